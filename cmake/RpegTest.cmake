@@ -1,0 +1,17 @@
+# rpeg_unit_test(<module> <sources...>): one binary rpeg_unit_<module>, one ctest entry per TEST, label "unit".
+include(GoogleTest)
+function(rpeg_unit_test module)
+  if(NOT ARGN)
+    return()
+  endif()
+  set(target rpeg_unit_${module})
+  add_executable(${target} ${ARGN})
+  rpeg_configure_target(${target})
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${target} PRIVATE rpeg fmt::fmt Eigen3::Eigen nlohmann_json::nlohmann_json
+                        GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${target} PRIVATE RPEG_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                             RPEG_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  gtest_discover_tests(${target} TEST_PREFIX "${module}." DISCOVERY_TIMEOUT 60
+                       PROPERTIES LABELS unit TIMEOUT 120)
+endfunction()

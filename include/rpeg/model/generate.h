@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rpeg/model/transformer.h"
+
+namespace rpeg {
+
+/// How tokens are drawn. Gumbel-max with noise keyed by (seed, iteration, prompt, sample, position,
+/// token id): a sampled token depends on nothing else, in particular not on which sequences share
+/// its batch or rank.
+struct SamplingOptions {
+  double temperature = 1.0;  ///< > 0; ignored when greedy
+  double top_p = 1.0;        ///< nucleus, (0, 1]
+  std::int64_t top_k = 0;    ///< 0: off
+  bool greedy = false;       ///< argmax of the logits, lowest id on ties
+  std::int64_t max_new_tokens = 0;
+  std::vector<std::int32_t> stop_tokens;  ///< a sequence ends with (and includes) the first of these
+  std::uint64_t seed = 0;
+  std::int64_t iteration = 0;
+};
+
+/// One sequence to generate.
+struct GenerationRequest {
+  std::vector<std::int32_t> prompt;  ///< at least one token
+  std::int64_t prompt_index = 0;     ///< global index of the prompt in the iteration's batch
+  std::int64_t sample_index = 0;     ///< which of the samples of that prompt
+};
+
+/// What came out: response tokens and, for each, log softmax(logits / temperature)[token] of the
+/// generator, without top-k or top-p (the behaviour log-probability).
+struct GenerationResult {
+  std::vector<std::int32_t> tokens;  ///< 1 … max_new_tokens; the stop token included
+  std::vector<float> logprobs;       ///< same length
+  bool stopped = false;              ///< ended by a stop token, not by max_new_tokens
+};
+
+/// Generates all requests together: batched prefill (once per distinct prompt in a run of equal
+/// ones), then decode steps over the sequences still alive with a KV cache. Throws kUsage when a
+/// prompt plus max_new_tokens exceeds the model's positions.
+std::vector<GenerationResult> generate(const Model<float>& model,
+                                       std::span<const GenerationRequest> requests,
+                                       const SamplingOptions& options);
+
+/// The Gumbel(0, 1) noise of one candidate token.
+double gumbel_noise(const SamplingOptions& options,
+                    const GenerationRequest& request,
+                    std::int64_t position,
+                    std::int32_t token);
+
+}  // namespace rpeg

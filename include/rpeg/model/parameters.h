@@ -1,0 +1,65 @@
+#pragma once
+
+/// Module `model`: a Llama-family transformer on one rank. All parameters of a model lie in one flat
+/// buffer; `ParameterLayout` says where each tensor stands, under its Hugging Face name. The same
+/// layout serves weights, gradients and optimizer state, checkpoints and weight transfers. Start at
+/// transformer.h (training and scoring) and generate.h (sampling).
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rpeg/spec/model_spec.h"
+
+namespace rpeg {
+
+/// What stands on top of the trunk.
+enum class Head {
+  kLanguageModel,  ///< logits over the vocabulary (lm_head.weight, or the tied embedding)
+  kScalar,         ///< one number per token (score.weight (1, h)): critics, reward models
+};
+
+/// One tensor in the flat buffer.
+struct ParameterTensor {
+  std::string name;                 ///< Hugging Face name, e.g. model.layers.0.mlp.up_proj.weight
+  std::vector<std::int64_t> shape;  ///< row-major, as in the safetensors file: (out, in) for matrices
+  std::int64_t offset = 0;          ///< first element in the flat buffer
+  std::int64_t count = 0;           ///< product of the shape
+};
+
+/// All tensors of a model in a fixed order; `total` elements.
+struct ParameterLayout {
+  std::vector<ParameterTensor> tensors;
+  std::int64_t total = 0;
+};
+
+/// Returns the layout of a model: embedding, layers in order, final norm, head.
+ParameterLayout build_parameter_layout(const ModelSpec& spec, Head head);
+
+/// Fills `weights` (layout.total) at random: norms 1, matrices normal(0, spec.initializer_range),
+/// each tensor from its own counter-based stream keyed by (seed, tensor name), so that the trunk of
+/// a critic and of an actor with the same seed are equal. A scalar head starts at zero.
+void initialise_parameters(const ModelSpec& spec,
+                           const ParameterLayout& layout,
+                           std::uint64_t seed,
+                           std::span<float> weights);
+
+/// Fills `weights` from the *.safetensors of a Hugging Face directory (single file or sharded with
+/// index; F32, F16 or BF16). A missing `score.weight` starts at zero; a tied model needs no lm_head.
+/// Throws kUsage naming the tensor and file for a missing tensor, a wrong shape or an unknown dtype.
+void load_parameters(const std::filesystem::path& directory,
+                     const ParameterLayout& layout,
+                     std::span<float> weights);
+
+/// Writes a Hugging Face directory that other tools load unchanged: config.json, model.safetensors
+/// (F32), and copies of the tokenizer files and generation_config.json of `tokenizer_source` (may be
+/// empty). Each file is written atomically.
+void save_hf_directory(const std::filesystem::path& directory,
+                       const ModelSpec& spec,
+                       const ParameterLayout& layout,
+                       std::span<const float> weights,
+                       const std::filesystem::path& tokenizer_source);
+
+}  // namespace rpeg
