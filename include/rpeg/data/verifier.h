@@ -8,8 +8,6 @@ namespace rpeg {
 
 enum class VerifierKind {
   kGsm8k,            ///< number after "####" (else the last number) equals the answer: 1 or 0
-  kMath,             ///< last \boxed{} equals the answer after normalisation: 1 or 0
-  kCountdown,        ///< <answer> expression uses exactly the given numbers and hits the target
   kRegex,            ///< the pattern (PCRE2) matches the response: 1 or 0
   kDigitCompletion,  ///< dense: 1/(len+1) per correct character up to the first mismatch
   kCopy,             ///< dense: share of the answer's leading characters reproduced
