@@ -9,9 +9,9 @@ namespace rpeg {
 /// Returns the whole content of a file. Throws kUsage naming the path when it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
-/// Writes `content` to `path` atomically: a temporary file beside it, fsync, rename. Creates missing
-/// parent directories. Throws kUsage when a parent is not a directory or not writable, kRuntime when
-/// the disk is full; an existing file at `path` is then untouched.
+/// Writes `content` to `path` atomically: a temporary file beside it, fsync, rename. Creates
+/// missing parent directories. Throws kUsage when a parent is not a directory or not writable,
+/// kRuntime when the disk is full; an existing file at `path` is then untouched.
 void write_file_atomic(const std::filesystem::path& path, std::string_view content);
 
 /// Creates `path` and its parents. Throws kUsage, naming the component, when one is a regular file.

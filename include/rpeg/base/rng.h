@@ -23,10 +23,10 @@ class Rng {
  public:
   explicit Rng(std::uint64_t seed) : key_(seed) {}
 
-  std::uint64_t next();                      ///< 64 uniform bits
-  double uniform();                          ///< uniform in [0, 1), 53 bits
-  std::int64_t below(std::int64_t bound);    ///< uniform in [0, bound), bound >= 1, unbiased
-  double normal();                           ///< standard normal (Box-Muller, one of the pair)
+  std::uint64_t next();                    ///< 64 uniform bits
+  double uniform();                        ///< uniform in [0, 1), 53 bits
+  std::int64_t below(std::int64_t bound);  ///< uniform in [0, bound), bound >= 1, unbiased
+  double normal();                         ///< standard normal (Box-Muller, one of the pair)
 
  private:
   std::uint64_t key_;

@@ -22,14 +22,14 @@ double kl_estimate_derivative(KlEstimator estimator, double logprob, double ref_
 
 /// Rewards of tokens (PPO): −kl_coef · KL_t, plus the sequence's score at its last token.
 std::vector<double> token_rewards(std::span<const std::int64_t> starts,
-                                  std::span<const double> scores,        // (B)
-                                  std::span<const double> logprob,       // (T) behaviour policy
-                                  std::span<const double> ref_logprob,   // (T), empty: no KL term
+                                  std::span<const double> scores,       // (B)
+                                  std::span<const double> logprob,      // (T) behaviour policy
+                                  std::span<const double> ref_logprob,  // (T), empty: no KL term
                                   KlEstimator estimator,
                                   double kl_coef);
 
-/// Generalised advantage estimation (Schulman et al., ICLR 2016, eq. 16): δ_t = r_t + γV_{t+1} − V_t,
-/// A_t = δ_t + γλA_{t+1}; V and A are 0 past the last token. `returns` = A + V.
+/// Generalised advantage estimation (Schulman et al., ICLR 2016, eq. 16): δ_t = r_t + γV_{t+1} −
+/// V_t, A_t = δ_t + γλA_{t+1}; V and A are 0 past the last token. `returns` = A + V.
 struct Gae {
   std::vector<double> advantages;  ///< (T)
   std::vector<double> returns;     ///< (T)

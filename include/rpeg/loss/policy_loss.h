@@ -50,17 +50,18 @@ struct PolicyLossInputs {
 /// derivatives, and sums for the metrics.
 struct PolicyLoss {
   double loss = 0.0;
-  std::vector<double> d_logprob;  ///< (T) ∂loss/∂logprob
-  std::vector<double> d_entropy;  ///< (T) or empty
-  double clipped_tokens = 0.0;        ///< tokens where the clipped branch is the larger
-  double dual_clipped_tokens = 0.0;   ///< tokens limited by dual_clip
-  double kl_old_sum = 0.0;            ///< Σ (old_logprob − logprob)
-  double kl_ref_sum = 0.0;            ///< Σ KL estimate against the reference
+  std::vector<double> d_logprob;     ///< (T) ∂loss/∂logprob
+  std::vector<double> d_entropy;     ///< (T) or empty
+  double clipped_tokens = 0.0;       ///< tokens where the clipped branch is the larger
+  double dual_clipped_tokens = 0.0;  ///< tokens limited by dual_clip
+  double kl_old_sum = 0.0;           ///< Σ (old_logprob − logprob)
+  double kl_ref_sum = 0.0;           ///< Σ KL estimate against the reference
   double ratio_max = 0.0;
 };
 
-/// Clipped policy loss (PPO, Schulman et al. 2017, eq. 7; GRPO; GSPO): max(−Aρ, −A·clip(ρ, 1−clip_low,
-/// 1+clip_high)), log ρ clamped to ±20, plus kl_coef·KL − entropy_coef·entropy, aggregated.
+/// Clipped policy loss (PPO, Schulman et al. 2017, eq. 7; GRPO; GSPO): max(−Aρ, −A·clip(ρ,
+/// 1−clip_low, 1+clip_high)), log ρ clamped to ±20, plus kl_coef·KL − entropy_coef·entropy,
+/// aggregated.
 PolicyLoss policy_loss(const PolicyLossInputs& inputs,
                        const LossNormaliser& normaliser,
                        const PolicyLossOptions& options);

@@ -17,7 +17,8 @@ struct SamplingOptions {
   std::int64_t top_k = 0;    ///< 0: off
   bool greedy = false;       ///< argmax of the logits, lowest id on ties
   std::int64_t max_new_tokens = 0;
-  std::vector<std::int32_t> stop_tokens;  ///< a sequence ends with (and includes) the first of these
+  std::vector<std::int32_t>
+      stop_tokens;  ///< a sequence ends with (and includes) the first of these
   std::uint64_t seed = 0;
   std::int64_t iteration = 0;
 };

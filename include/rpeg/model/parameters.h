@@ -1,9 +1,9 @@
 #pragma once
 
-/// Module `model`: a Llama-family transformer on one rank. All parameters of a model lie in one flat
-/// buffer; `ParameterLayout` says where each tensor stands, under its Hugging Face name. The same
-/// layout serves weights, gradients and optimizer state, checkpoints and weight transfers. Start at
-/// transformer.h (training and scoring) and generate.h (sampling).
+/// Module `model`: a Llama-family transformer on one rank. All parameters of a model lie in one
+/// flat buffer; `ParameterLayout` says where each tensor stands, under its Hugging Face name. The
+/// same layout serves weights, gradients and optimizer state, checkpoints and weight transfers.
+/// Start at transformer.h (training and scoring) and generate.h (sampling).
 
 #include <cstdint>
 #include <filesystem>
@@ -23,10 +23,11 @@ enum class Head {
 
 /// One tensor in the flat buffer.
 struct ParameterTensor {
-  std::string name;                 ///< Hugging Face name, e.g. model.layers.0.mlp.up_proj.weight
-  std::vector<std::int64_t> shape;  ///< row-major, as in the safetensors file: (out, in) for matrices
-  std::int64_t offset = 0;          ///< first element in the flat buffer
-  std::int64_t count = 0;           ///< product of the shape
+  std::string name;  ///< Hugging Face name, e.g. model.layers.0.mlp.up_proj.weight
+  std::vector<std::int64_t>
+      shape;                ///< row-major, as in the safetensors file: (out, in) for matrices
+  std::int64_t offset = 0;  ///< first element in the flat buffer
+  std::int64_t count = 0;   ///< product of the shape
 };
 
 /// All tensors of a model in a fixed order; `total` elements.
@@ -47,15 +48,16 @@ void initialise_parameters(const ModelSpec& spec,
                            std::span<float> weights);
 
 /// Fills `weights` from the *.safetensors of a Hugging Face directory (single file or sharded with
-/// index; F32, F16 or BF16). A missing `score.weight` starts at zero; a tied model needs no lm_head.
-/// Throws kUsage naming the tensor and file for a missing tensor, a wrong shape or an unknown dtype.
+/// index; F32, F16 or BF16). A missing `score.weight` starts at zero; a tied model needs no
+/// lm_head. Throws kUsage naming the tensor and file for a missing tensor, a wrong shape or an
+/// unknown dtype.
 void load_parameters(const std::filesystem::path& directory,
                      const ParameterLayout& layout,
                      std::span<float> weights);
 
 /// Writes a Hugging Face directory that other tools load unchanged: config.json, model.safetensors
-/// (F32), and copies of the tokenizer files and generation_config.json of `tokenizer_source` (may be
-/// empty). Each file is written atomically.
+/// (F32), and copies of the tokenizer files and generation_config.json of `tokenizer_source` (may
+/// be empty). Each file is written atomically.
 void save_hf_directory(const std::filesystem::path& directory,
                        const ModelSpec& spec,
                        const ParameterLayout& layout,

@@ -29,8 +29,8 @@ struct Model {
   std::span<const T> weights;  ///< (layout->total)
 };
 
-/// What a forward pass keeps for its backward pass, and scratch space. Reused across calls so that a
-/// step allocates nothing once it has seen its largest batch.
+/// What a forward pass keeps for its backward pass, and scratch space. Reused across calls so that
+/// a step allocates nothing once it has seen its largest batch.
 template <typename T>
 struct Activations {
   std::vector<T> storage;  ///< everything, laid out by the forward pass
