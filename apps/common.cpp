@@ -1,0 +1,120 @@
+#include "common.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <iostream>
+#include <string_view>
+
+#include "rpeg/base/error.h"
+#include "rpeg/base/file.h"
+#include "rpeg/base/text.h"
+
+namespace rpeg::apps {
+namespace {
+
+std::time_t now() {
+  const char* epoch = std::getenv("SOURCE_DATE_EPOCH");
+  std::time_t value = 0;
+  if (epoch != nullptr &&
+      std::from_chars(epoch, epoch + std::strlen(epoch), value).ec == std::errc()) {
+    return value;
+  }
+  return std::time(nullptr);
+}
+
+int report(const std::string& tool, ErrorKind kind, std::string_view message) {
+  std::cerr << tool << ": error: " << message << '\n';
+  return exit_code(kind);
+}
+
+}  // namespace
+
+int run_main(const std::string& tool, const std::function<void()>& body) {
+  try {
+    body();
+    return 0;
+  } catch (const Error& error) {
+    return report(tool, error.kind(), error.what());
+  } catch (const std::bad_alloc&) {
+    return report(tool, ErrorKind::kRuntime, "out of memory");
+  } catch (const std::exception& error) {
+    return report(tool, ErrorKind::kInternal, fmt::format("internal error: {}", error.what()));
+  }
+}
+
+bool parse_flags(CLI::App& app, int argc, const char* const* argv) {
+  app.set_version_flag("--version", app.get_name() + " " + version());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return false;
+  } catch (const CLI::CallForVersion& answer) {
+    std::cout << answer.what() << '\n';
+    return false;
+  } catch (const CLI::ParseError& error) {
+    throw Error(ErrorKind::kUsage, fmt::format("{} (see {} --help)", error.what(), app.get_name()));
+  }
+  return true;
+}
+
+void set_up_logging(const LogOptions& options) {
+  std::vector<spdlog::sink_ptr> sinks;
+  auto terminal = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  terminal->set_pattern("%^%l%$ %v");
+  terminal->set_level(options.quiet ? spdlog::level::warn
+                                    : (options.debug ? spdlog::level::debug : spdlog::level::info));
+  sinks.push_back(terminal);
+  if (!options.log_file.empty()) {
+    ensure_directory(std::filesystem::path(options.log_file).parent_path());
+    try {
+      auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.log_file, true);
+      file->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+      file->set_level(options.debug ? spdlog::level::debug : spdlog::level::info);
+      sinks.push_back(file);
+    } catch (const spdlog::spdlog_ex& error) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("cannot open log file {}: {}", options.log_file, error.what()));
+    }
+  }
+  auto logger = std::make_shared<spdlog::logger>("rpeg", sinks.begin(), sinks.end());
+  logger->set_level(options.debug ? spdlog::level::debug : spdlog::level::info);
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(logger);
+}
+
+Provenance make_provenance(const std::string& tool,
+                           int argc,
+                           const char* const* argv,
+                           const std::vector<std::string>& inputs) {
+  Provenance result;
+  result.tool = tool;
+  result.version = version();
+  result.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now()));
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) == 0) {
+    result.host = host.data();
+  }
+  for (int i = 0; i < argc; ++i) {
+    result.command += (i == 0 ? "" : " ") + std::string(argv[i]);
+  }
+  for (const auto& input : inputs) {
+    result.inputs.emplace_back(input, sha256(read_file(input)));
+  }
+  return result;
+}
+
+bool is_interactive() { return ::isatty(STDERR_FILENO) == 1; }
+
+}  // namespace rpeg::apps
