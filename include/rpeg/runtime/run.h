@@ -1,0 +1,73 @@
+#pragma once
+
+/// Module `runtime`: executes a compiled job. `run_job` is the entry: every rank calls it with the
+/// same job and its own communicator.
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "rpeg/comm/comm.h"
+#include "rpeg/job/job.h"
+
+namespace rpeg {
+
+/// Metrics of one iteration over all ranks; NaN where the algorithm has no such number.
+struct IterationMetrics {
+  std::int64_t iteration = 0;
+  double reward_mean = 0.0;
+  double reward_std = 0.0;
+  double response_tokens_mean = 0.0;
+  double stopped_share = 0.0;  ///< responses that ended with a stop token
+  double policy_loss = 0.0;
+  double value_loss = 0.0;
+  double kl_reference = 0.0;  ///< mean per token, KL estimate against the reference
+  double kl_old = 0.0;        ///< mean of old − new log-probability in the first pass
+  double clip_fraction = 0.0;
+  double entropy = 0.0;
+  double gradient_norm_actor = 0.0;
+  double gradient_norm_critic = 0.0;
+  double learning_rate = 0.0;
+  double mismatch_mean = 0.0;  ///< |log π_generate − log π_train| on the same weights and tokens
+  double mismatch_max = 0.0;
+  double iteration_s = 0.0;
+  double tokens_per_s = 0.0;  ///< prompt and response tokens of the batch per second
+  double eval_reward = 0.0;   ///< NaN when not evaluated in this iteration
+};
+
+/// Predicted beside measured, per task of the schedule.
+struct VertexTiming {
+  std::string id;
+  double predicted_s = 0.0;
+  double measured_s = 0.0;  ///< median over iterations of the slowest rank
+};
+
+struct RunSummary {
+  std::vector<IterationMetrics> iterations;  ///< on rank 0; empty elsewhere
+  std::vector<VertexTiming> timings;         ///< on rank 0
+  double predicted_iteration_s = 0.0;
+  double measured_iteration_s = 0.0;  ///< median
+  double final_eval_reward = 0.0;     ///< NaN without data.eval
+};
+
+struct RunOptions {
+  bool eval_only = false;        ///< greedy reward on data.eval, no training
+  std::filesystem::path replay;  ///< take rollouts from this JSONL instead of generating; "": off
+  std::int64_t max_iterations = -1;         ///< stop earlier than the job says; -1: off
+  const std::atomic<bool>* stop = nullptr;  ///< set by a signal: finish the iteration, save, return
+  std::function<void(const IterationMetrics&)> on_iteration;  ///< rank 0, after each iteration
+};
+
+/// Runs the job on this rank of `world`, whose size must be the job's rank count (kUsage
+/// otherwise). Throws kRuntime naming vertex and iteration for a non-finite loss or gradient.
+RunSummary run_job(const Job& job, Comm& world, const RunOptions& options);
+
+/// The reward curve as text for a terminal: `rows` lines of block characters, the mean of each
+/// column's iterations, with axis labels.
+std::string reward_curve(const std::vector<IterationMetrics>& iterations, int columns, int rows);
+
+}  // namespace rpeg
