@@ -74,10 +74,7 @@ Job compile_job(const JobConfig& config,
   job.plan_digest = sha256(plan_file_text(plan, nullptr));
   resolve_outputs(&job.config.runtime, output_dir);
   verify_inputs(&job);
-  assign_ranks(&job);
-  build_groups(&job);
-  build_transfers(&job);
-  build_programs(&job);
+  build_execution(&job);
   check_programs(job, kProvenIterations);
   return job;
 }

@@ -54,35 +54,6 @@ void read_inputs(MapReader& root, Job* job) {
   });
 }
 
-ModelSpec read_model(MapReader map) {
-  ModelSpec spec;
-  spec.layers = map.integer("layers", kAtLeastOne);
-  spec.hidden_dim = map.integer("hidden_dim", kAtLeastOne);
-  spec.ffn_dim = map.integer("ffn_dim", kAtLeastOne);
-  spec.vocab_size = map.integer("vocab_size", kAtLeastOne);
-  spec.head_dim = map.integer("head_dim", kAtLeastOne);
-  spec.num_heads = map.integer("num_heads", kAtLeastOne);
-  spec.num_kv_heads = map.integer("num_kv_heads", kAtLeastOne);
-  spec.gated_ffn = map.boolean("gated_ffn", true);
-  spec.tied_embeddings = map.boolean("tied_embeddings", false);
-  spec.rope_theta = map.number("rope_theta", kAtLeastZero);
-  spec.rms_norm_eps = map.number("rms_norm_eps", kAtLeastZero);
-  spec.max_positions = map.integer("max_positions", kAtLeastOne);
-  spec.initializer_range = map.number("initializer_range", kAtLeastZero);
-  map.finish();
-  return spec;
-}
-
-void read_models(MapReader models, Job* job) {
-  for (std::size_t i = 0; i < kModelRoles; ++i) {
-    const char* role = to_string(static_cast<ModelRole>(i));
-    if (models.has(role)) {
-      job->inputs.models[i] = read_model(models.map(role, true));
-    }
-  }
-  models.finish();
-}
-
 VertexId read_vertex(MapReader& map, const std::string& key, const Graph& graph) {
   const std::string name = map.string(key);
   const VertexId vertex = find_vertex(graph, name);
@@ -244,7 +215,6 @@ Job load_job(const std::filesystem::path& path) {
   std::vector<std::string> warnings;
   MapReader config = root.map("config", true);
   job.config = read_job_config(config, {job.inputs, path.parent_path(), warnings, job.seed});
-  read_models(root.map("models", true), &job);
   read_transfers(root, &job);
   faults.throw_if_any();
   read_ranks(root, &job);

@@ -24,34 +24,6 @@ void write_inputs(YamlWriter& writer, const Job& job) {
   writer.end_sequence();
 }
 
-void write_model(YamlWriter& writer, const char* key, const ModelSpec& spec) {
-  writer.begin_map(key);
-  writer.field("layers", spec.layers);
-  writer.field("hidden_dim", spec.hidden_dim);
-  writer.field("ffn_dim", spec.ffn_dim);
-  writer.field("vocab_size", spec.vocab_size);
-  writer.field("head_dim", spec.head_dim);
-  writer.field("num_heads", spec.num_heads);
-  writer.field("num_kv_heads", spec.num_kv_heads);
-  writer.field("gated_ffn", spec.gated_ffn);
-  writer.field("tied_embeddings", spec.tied_embeddings);
-  writer.field("rope_theta", spec.rope_theta);
-  writer.field("rms_norm_eps", spec.rms_norm_eps);
-  writer.field("max_positions", spec.max_positions);
-  writer.field("initializer_range", spec.initializer_range);
-  writer.end_map();
-}
-
-void write_models(YamlWriter& writer, const Job& job) {
-  writer.begin_map("models");
-  for (std::size_t i = 0; i < kModelRoles; ++i) {
-    if (job.inputs.models[i]) {
-      write_model(writer, to_string(static_cast<ModelRole>(i)), *job.inputs.models[i]);
-    }
-  }
-  writer.end_map();
-}
-
 void write_graph(YamlWriter& writer, const Job& job) {
   const auto& vertices = job.graph.vertices;
   writer.begin_map("graph");
@@ -204,7 +176,6 @@ std::string job_text(const Job& job, const Provenance* provenance) {
   body.begin_map("config");
   write_job_config(body, job.config, job.inputs.policy.algorithm);
   body.end_map();
-  write_models(body, job);
   write_graph(body, job);
   write_transfers(body, job);
   write_programs(body, job);

@@ -93,8 +93,13 @@ std::vector<SequenceRange> needed_sequences(const Job& job,
 std::vector<VertexId> program_order(const Job& job) {
   std::vector<std::tuple<std::int64_t, std::int64_t, VertexId>> keys;
   for (std::size_t i = 0; i < job.graph.vertices.size(); ++i) {
+    const VertexId vertex{static_cast<std::int32_t>(i)};
+    if (job.schedule.empty()) {  // a plan written by hand: the order of the template
+      keys.emplace_back(0, i, vertex);
+      continue;
+    }
     const ScheduleEntry& entry = schedule_entry(job, job.graph.vertices[i].name);
-    keys.emplace_back(entry.shift, entry.order, VertexId{static_cast<std::int32_t>(i)});
+    keys.emplace_back(entry.shift, entry.order, vertex);
   }
   std::sort(keys.begin(), keys.end());
   std::vector<VertexId> order;

@@ -27,8 +27,8 @@ std::vector<SequenceRange> needed_sequences(const Job& job,
 std::vector<SequenceRange> replica_work(const Job& job, VertexId vertex, int replica);
 
 /// Vertices in the order in which every rank's program runs them: the plan's schedule, with tasks
-/// that lag an iteration behind moved to the end of their own. Throws kUsage for a schedule that
-/// misses a vertex or runs one before its inputs.
+/// that lag an iteration behind moved to the end of their own; the graph's order when the plan has
+/// no schedule. Throws kUsage for a schedule that misses a vertex or runs one before its inputs.
 std::vector<VertexId> program_order(const Job& job);
 
 /// What the vertex itself makes.

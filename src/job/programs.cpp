@@ -196,4 +196,11 @@ void build_programs(Job* job) {
   }
 }
 
+void build_execution(Job* job) {
+  assign_ranks(job);
+  build_groups(job);
+  build_transfers(job);
+  build_programs(job);
+}
+
 }  // namespace rpeg

@@ -16,4 +16,7 @@ void build_transfers(Job* job);
 /// lacks, computes, sends. Weights leave after the training and arrive at the end of the iteration.
 void build_programs(Job* job);
 
+/// All of the above: from inputs, training settings, graph, plan and schedule to what runs where.
+void build_execution(Job* job);
+
 }  // namespace rpeg

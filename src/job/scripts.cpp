@@ -46,24 +46,26 @@ int most_ranks_of_a_node(const std::map<int, int>& nodes) {
 }
 
 std::string find_executable(const ScriptPaths& paths) {
-  return fmt::format(R"(rpeg_run="${{RPEG_RUN:-}}"
+  return fmt::format(R"sh(rpeg_run="${{RPEG_RUN:-}}"
 if [ -z "$rpeg_run" ]; then rpeg_run={}; fi
 if [ ! -x "$rpeg_run" ]; then
-  rpeg_run="$(command -v rpeg-run)" || {
-  {echo "rpeg-run not found: put it in PATH or set RPEG_RUN to its path" > &2 exit 2}}
+  rpeg_run="$(command -v rpeg-run)" || {{
+    echo "rpeg-run not found: put it in PATH or set RPEG_RUN to its path" >&2
+    exit 2
+  }}
 fi
-)",
+)sh",
                      shell_word(paths.rpeg_run.string()));
 }
 
 /// Without yielding, waiting ranks take the cores of the working ones when they share them.
 std::string settings(int ranks_here, const std::string& cores) {
-  return fmt::format(R"(cores="{}"
+  return fmt::format(R"sh(cores="{}"
 if [ {} -gt "$cores" ]; then
   export OMPI_MCA_mpi_yield_when_idle=1
 fi
 export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-$((cores > {} ? cores / {} : 1))}}"
-)",
+)sh",
                      cores,
                      ranks_here,
                      ranks_here,
@@ -103,7 +105,7 @@ std::string host_list(const std::map<int, int>& nodes) {
   for (const auto& [node, ranks] : nodes) {
     counts += (counts.empty() ? "" : " ") + fmt::format("{}", ranks);
   }
-  return fmt::format(R"(counts=({})
+  return fmt::format(R"sh(counts=({})
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 SLURM_HOSTFILE="$(mktemp)"
 export SLURM_HOSTFILE
@@ -111,7 +113,7 @@ trap 'rm -f "$SLURM_HOSTFILE"' EXIT
 for i in "${{!counts[@]}}"; do
   for ((j = 0; j < counts[i]; j++)); do echo "${{hosts[i]}}"; done
 done >"$SLURM_HOSTFILE"
-)",
+)sh",
                      counts);
 }
 
@@ -119,25 +121,20 @@ done >"$SLURM_HOSTFILE"
 
 std::string mpirun_script(const Job& job, const ScriptPaths& paths) {
   const auto ranks = static_cast<int>(job.ranks.size());
-  return fmt::format(R"(#!/usr/bin/env bash
+  return fmt::format(R"sh(#!/usr/bin/env bash
 # Runs the compiled job on {0} ranks, without a batch system. Arguments go to rpeg-run; arguments for
 # mpirun (such as --hostfile FILE) go into the variable MPIRUN_ARGS.
 set -euo pipefail
-here="$(cd "$(dirname "${{BASH_SOURCE[0]}}")" &&
-                     pwd) "
-         {1} {2} #More ranks than cores are welcome,
-         and mpirun's idea of a slot does not matter. export OMPI_MCA_rmaps_base_oversubscribe =
-             1 export OMPI_MCA_hwloc_base_binding_policy = none if["$(id -u)" = 0];
-  then export OMPI_ALLOW_RUN_AS_ROOT = 1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1 fi
-#shellcheck disable = SC2086 #MPIRUN_ARGS is a list of words
-                                                                              exec mpirun -
-                                                                          np{0} $ {
-    {
-    MPIRUN_ARGS:
-      -
-    }
-  } "$rpeg_run" --config "$here"/{3} "$@"
-)",
+here="$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)"
+{1}{2}# More ranks than cores are welcome, and mpirun's idea of a slot does not matter.
+export OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_hwloc_base_binding_policy=none
+if [ "$(id -u)" = 0 ]; then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+# shellcheck disable=SC2086  # MPIRUN_ARGS is a list of words
+exec mpirun -np {0} ${{MPIRUN_ARGS:-}} "$rpeg_run" --config "$here"/{3} "$@"
+)sh",
                      ranks,
                      find_executable(paths),
                      settings(ranks, "$(nproc)"),
