@@ -4,6 +4,7 @@
 
 #include "job/config_yaml.h"
 #include "job/supported.h"
+#include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/plan/plan_file.h"
 
@@ -233,6 +234,12 @@ JobConfig read_job_config(MapReader& root, ConfigContext context) {
   config.slurm = read_slurm(root.map("slurm", false));
   root.finish();
   return config;
+}
+
+const fs::path& model_directory(const JobConfig& config, ModelRole role) {
+  const auto& source = config.models[slot(role)];
+  check(source.has_value(), fmt::format("job: no {} is configured", to_string(role)));
+  return source->init_from ? model_directory(config, *source->init_from) : source->path;
 }
 
 JobConfig load_job_config(const fs::path& path,

@@ -1,5 +1,6 @@
 #include "job/programs.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
@@ -185,6 +186,10 @@ void build_programs(Job* job) {
           data_instruction(*job, *message, InstructionKind::kReceive));
     }
     add_compute(job, vertex);
+    // By edge, then receiver: long runs of equal steps keep run.yaml small.
+    std::stable_sort(outgoing[vertex].begin(), outgoing[vertex].end(), [](auto* a, auto* b) {
+      return a->tag < b->tag;
+    });
     for (const DataMessage* message : outgoing[vertex]) {
       job->ranks[static_cast<std::size_t>(message->from)].program.push_back(
           data_instruction(*job, *message, InstructionKind::kSend));

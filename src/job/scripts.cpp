@@ -73,7 +73,11 @@ export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-$((cores > {} ? cores / {} : 1))}}"
 }
 
 std::string directive(const char* name, const std::string& value) {
-  return value.empty() ? "" : fmt::format("#SBATCH --{}={}\n", name, value);
+  if (value.empty()) {
+    return "";
+  }
+  const char* quote = value.find(' ') == std::string::npos ? "" : "\"";
+  return fmt::format("#SBATCH --{}={}{}{}\n", name, quote, value, quote);
 }
 
 std::string directives(const Job& job, const ScriptPaths& paths) {

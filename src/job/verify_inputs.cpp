@@ -55,14 +55,8 @@ class Verifier {
     }
   }
 
-  /// The directory that holds a model's config.json: the actor's for a copy of its trunk.
-  const fs::path& directory(ModelRole role) const {
-    const ModelSource& source = *job_.config.models[slot(role)];
-    return source.init_from ? job_.config.models[slot(*source.init_from)]->path : source.path;
-  }
-
   void check_model(ModelRole role) {
-    const fs::path& path = directory(role);
+    const fs::path& path = model_directory(job_.config, role);
     if (!fs::is_directory(path)) {
       faults_.push_back(
           fmt::format("models.{}: {} is not a directory", to_string(role), path.string()));
@@ -140,7 +134,7 @@ class Verifier {
   }
 
   void check_texts() {
-    const fs::path& path = directory(ModelRole::kActor);
+    const fs::path& path = model_directory(job_.config, ModelRole::kActor);
     const Tokenizer tokenizer = Tokenizer::load(path);
     files_.insert(path / "tokenizer.json");
     check_vocabulary(tokenizer.vocab_size(), path);

@@ -110,6 +110,10 @@ JobConfig load_job_config(const std::filesystem::path& path,
                           std::vector<std::string>& warnings,
                           const std::filesystem::path& plan_override = {});
 
+/// The directory that holds a model's config.json and tokenizer.json: the actor's for a critic that
+/// starts from the actor's trunk. The job must have the model.
+const std::filesystem::path& model_directory(const JobConfig& config, ModelRole role);
+
 /// Learning-rate factor of iteration k (0-based): linear warm-up (k + 1) / warmup, then constant,
 /// linear or cosine decay to 0 at `iterations`.
 double schedule_factor(const TrainConfig& train, std::int64_t iteration);

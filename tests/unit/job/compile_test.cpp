@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+
 #include <cstdlib>
 
 #include "rpeg/base/error.h"
@@ -247,26 +249,28 @@ TEST_F(CompileTest, ChangedInputsAreNoticed) {
   }
 }
 
-/// 32 nodes with 8 GPUs, everything on all of them.
-PlanFile large_plan() {
+/// 32 nodes with 8 GPUs: everything on all of them, or training apart from the rest.
+Job large_job(const std::string& generation, const std::string& training) {
   WorkloadConfig inputs = tiny_inputs(Algorithm::kGrpo);
   inputs.hardware.nodes_per_rack = 32;
   inputs.hardware.gpus_per_node = 8;
   inputs.workload.batch_size = 256;
-  const std::string all = "r0 n[0-31] g[0-7]";
-  return tiny_plan(inputs, {{"g_pi", all}, {"i_ref", all}, {"t_pi", all}});
+  return tiny_job(
+      tiny_plan(inputs, {{"g_pi", generation}, {"i_ref", generation}, {"t_pi", training}}));
 }
 
 TEST_F(CompileTest, RunYamlOfManyRanksStaysSmall) {
-  const Job job = tiny_job(large_plan());
-  ASSERT_EQ(job.ranks.size(), 256U);
-  const std::string text = job_text(job, nullptr);
-  // 50 MB at 1,024 ranks; the size grows with the number of ranks, not with that of pairs.
-  EXPECT_LT(text.size(), 1024U * 1024U);
-  write_file_atomic(folder_ / "run.yaml", text);
-  // Paths are empty in this job, so only its programs are of interest.
+  const std::string all = "r0 n[0-31] g[0-7]";
+  const Job together = large_job(all, all);
+  const Job apart = large_job("r0 n[0-15] g[0-7]", "r0 n[16-31] g[0-7]");
+  for (const Job& job : {together, apart}) {
+    ASSERT_EQ(job.ranks.size(), 256U);
+    check_programs(job, 3);
+    // 50 MB at 1,024 ranks, though there are messages between all pairs of ranks.
+    EXPECT_LT(job_text(job, nullptr).size(), 1024U * 1024U);
+  }
   std::size_t instructions = 0;
-  for (const RankSpec& rank : job.ranks) {
+  for (const RankSpec& rank : together.ranks) {
     instructions += rank.program.size();
   }
   EXPECT_GT(instructions, 2U * 256 * 255);
@@ -315,6 +319,35 @@ TEST_F(CompileTest, EqualNodesNeedNoListOfHosts) {
                     HasSubstr("--distribution=block"),
                     testing::Not(HasSubstr("SLURM_HOSTFILE")),
                     testing::Not(HasSubstr("--gres"))));
+}
+
+/// Exit code of rpeg-jobplan; its messages go to `log`.
+int jobplan(const std::string& arguments, const fs::path& log) {
+  const std::string command = std::string(RPEG_BINARY_DIR) + "/bin/rpeg-jobplan " + arguments +
+                              " >" + log.string() + " 2>&1";
+  return WEXITSTATUS(std::system(command.c_str()));
+}
+
+TEST_F(CompileTest, TheToolWritesEverythingAndReportsInputErrors) {
+  write(split_plan(Algorithm::kPpo));
+  const fs::path log = folder_ / "log";
+  const std::string config = "--config " + job_yaml_.string();
+  const fs::path out = folder_ / "out";
+  ASSERT_EQ(jobplan(config + " --out-dir " + out.string(), log), 0) << read_file(log);
+  EXPECT_EQ(load_job(out / "run.yaml").ranks.size(), 6U);
+  EXPECT_NE(fs::status(out / "mpirun.sh").permissions() & fs::perms::owner_exec, fs::perms::none);
+  EXPECT_TRUE(fs::exists(out / "summary.md"));
+  EXPECT_FALSE(fs::exists(out / "submit.sbatch"));
+  ASSERT_EQ(jobplan(config + " --emit-sbatch --out-dir " + out.string(), log), 0);
+  EXPECT_TRUE(fs::exists(out / "submit.sbatch"));
+
+  EXPECT_EQ(jobplan(config, log), 2);
+  EXPECT_THAT(read_file(log), HasSubstr("--out-dir"));
+  EXPECT_EQ(jobplan(config + " --out-dir " + job_yaml_.string() + "/out", log), 2);
+  EXPECT_THAT(read_file(log), HasSubstr("job.yaml"));
+  write(split_plan(Algorithm::kPpo), {{"  shuffle: true", "  shufle: true"}});
+  EXPECT_EQ(jobplan(config + " --out-dir " + out.string(), log), 2);
+  EXPECT_THAT(read_file(log), HasSubstr("did you mean `shuffle`"));
 }
 
 }  // namespace
