@@ -115,8 +115,7 @@ class VolumeCounter {
     double sum = 0.0;
     for (int gpu = block.gpus.first; gpu <= block.gpus.last; ++gpu) {
       const int rank = row_of(block, rack, node) * block.gpus.count() + gpu - block.gpus.first;
-      double missing =
-          stage_elements(model_, role_, to_.parallelism, stage_of(to_.parallelism, rank));
+      double missing = common_elements(model_, role_, to_.parallelism, rank, to_.parallelism, rank);
       if (shared && source.first <= gpu && gpu <= source.last) {
         const int held = row_of(from_.placement, rack, node) * source.count() + gpu - source.first;
         missing -= common_elements(model_, role_, from_.parallelism, held, to_.parallelism, rank);

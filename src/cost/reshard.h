@@ -7,7 +7,8 @@
 namespace rpeg {
 
 /// Elements of a model that the rank `b` of layout `to` needs and the rank `a` of layout `from`
-/// holds: what a GPU that is both keeps in place.
+/// holds: what a GPU that is both keeps in place. Of a rank with itself: all it holds, without the
+/// padding of the vocabulary, which nobody sends.
 double common_elements(const ModelSpec& model,
                        ModelRole role,
                        const Parallelism& from,
