@@ -53,8 +53,8 @@ std::string field_text(const Row& row, const std::string& name, const nlohmann::
   if (value.is_number() || value.is_boolean()) {
     return value.dump();
   }
-  row.fail(fmt::format(
-      "field '{}' is {}; a string or a number was expected", name, value.type_name()));
+  row.fail(
+      fmt::format("field '{}' is {}; a string or a number was expected", name, value.type_name()));
 }
 
 std::string required_field(const Row& row, const std::string& name) {
@@ -104,16 +104,16 @@ std::optional<Prompt> limit_length(Prompt prompt, const DatasetOptions& options,
     case OverLong::kDrop:
       return std::nullopt;
     case OverLong::kTruncate:
-      prompt.tokens.erase(prompt.tokens.begin(),
-                          prompt.tokens.end() - options.max_prompt_tokens);
+      prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.end() - options.max_prompt_tokens);
       return prompt;
     case OverLong::kError:
       break;
   }
-  row.fail(fmt::format("the prompt has {} tokens, more than max_prompt_tokens {}; raise the limit "
-                       "or set over_long to drop or truncate",
-                       length,
-                       options.max_prompt_tokens));
+  row.fail(
+      fmt::format("the prompt has {} tokens, more than max_prompt_tokens {}; raise the limit "
+                  "or set over_long to drop or truncate",
+                  length,
+                  options.max_prompt_tokens));
 }
 
 std::optional<Prompt> load_prompt(const Row& row,

@@ -12,8 +12,8 @@ struct TemplatePart {
   bool is_field = false;
 };
 
-/// Parses "{field}" templates; "{{" and "}}" stand for braces. Throws kUsage, showing the place, for a
-/// brace without its partner and for an empty name.
+/// Parses "{field}" templates; "{{" and "}}" stand for braces. Throws kUsage, showing the place,
+/// for a brace without its partner and for an empty name.
 std::vector<TemplatePart> parse_template(std::string_view text);
 
 }  // namespace rpeg

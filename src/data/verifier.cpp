@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "rpeg/base/error.h"
-#include "rpeg/base/regex.h"
 #include "rpeg/base/text.h"
+#include "rpeg/hf/regex.h"
 
 namespace rpeg {
 namespace {
@@ -43,8 +43,8 @@ bool thousands_at(std::string_view text, std::size_t at) {
          !digits_at(text, at + 4, 1);
 }
 
-/// Whether the digits at `at` are negative: a minus before them, perhaps with a dollar sign between,
-/// that does not itself follow an operand ("5-3", "x-3").
+/// Whether the digits at `at` are negative: a minus before them, perhaps with a dollar sign
+/// between, that does not itself follow an operand ("5-3", "x-3").
 bool is_negative(std::string_view text, std::size_t at) {
   at -= at > 0 && text[at - 1] == '$' ? 1 : 0;
   if (at == 0 || text[at - 1] != '-') {
@@ -192,9 +192,9 @@ double verify(const VerifierSpec& spec, const VerifierInput& input) {
     case VerifierKind::kDigitCompletion:
       return verify_digit_completion(input);
     case VerifierKind::kCopy:
-      return input.answer.empty() ? 0.0
-                                  : leading_correct(input.response, input.answer) /
-                                        character_count(input.answer);
+      return input.answer.empty()
+                 ? 0.0
+                 : leading_correct(input.response, input.answer) / character_count(input.answer);
   }
   return 0.0;
 }

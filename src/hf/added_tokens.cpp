@@ -12,8 +12,8 @@ namespace {
 /// White_Space of the Unicode character database (PropList.txt).
 bool is_white_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-         c == 0x205F || c == 0x3000;
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
 }
 
 std::size_t skip_white_space(std::string_view text, std::size_t at) {
@@ -54,8 +54,8 @@ std::vector<AddedToken> load_added_tokens(const JsonPart& part) {
       token.at("content").fail("an added token has at least one character");
     }
     if (token.boolean_or("single_word", false)) {
-      token.at("single_word").fail(
-          fmt::format("added token '{}': single_word is not supported", added.content));
+      token.at("single_word")
+          .fail(fmt::format("added token '{}': single_word is not supported", added.content));
     }
     result.push_back(std::move(added));
   }

@@ -8,7 +8,7 @@
 
 #include "hf/json_part.h"
 #include "hf/normalizer.h"
-#include "rpeg/base/regex.h"
+#include "rpeg/hf/regex.h"
 
 namespace rpeg {
 

@@ -135,8 +135,8 @@ class MergeList {
       const Candidate top = queue_.top();
       queue_.pop();
       const Bpe::Merge* merge = is_alive(top.at) ? merge_at(top.at) : nullptr;
-      // What was queued may be out of date. As in the reference implementation, it still counts when
-      // today's pair would become the same token, whatever today's rank.
+      // What was queued may be out of date. As in the reference implementation, it still counts
+      // when today's pair would become the same token, whatever today's rank.
       if (merge != nullptr && merge->id == top.id) {
         merge_with_next(top.at, top.id);
       }

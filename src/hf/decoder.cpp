@@ -151,9 +151,10 @@ Decoder load_decoder(const JsonPart& part) {
           MetaspaceDecode{step.at("replacement").text(),
                           load_prepend_scheme(step) != MetaspaceStep::Prepend::kNever});
     } else {
-      step.fail(fmt::format("decoder {} is not supported; Replace, ByteFallback, Fuse, Strip, "
-                            "ByteLevel, Metaspace and Sequence are",
-                            type));
+      step.fail(
+          fmt::format("decoder {} is not supported; Replace, ByteFallback, Fuse, Strip, "
+                      "ByteLevel, Metaspace and Sequence are",
+                      type));
     }
   }
   return result;

@@ -11,7 +11,8 @@
 
 namespace rpeg {
 
-/// Adjacent tokens "<0x..>" become the text of their bytes, each byte U+FFFD where they are not UTF-8.
+/// Adjacent tokens "<0x..>" become the text of their bytes, each byte U+FFFD where they are not
+/// UTF-8.
 struct ByteFallbackDecode {};
 /// All tokens become one.
 struct FuseDecode {};

@@ -12,8 +12,8 @@ namespace rpeg {
 /// Parses a JSON file. Throws kUsage with the file, the line and the column.
 nlohmann::json parse_json_file(const std::filesystem::path& path);
 
-/// A value inside a JSON document that knows where it stands, so that every complaint names the file
-/// and the part. The document must outlive it. All readers throw kUsage.
+/// A value inside a JSON document that knows where it stands, so that every complaint names the
+/// file and the part. The document must outlive it. All readers throw kUsage.
 class JsonPart {
  public:
   JsonPart(const nlohmann::json& value, std::string file, std::string path = "")
@@ -42,8 +42,8 @@ class JsonPart {
   std::string path_;
 };
 
-/// The members of a (possibly nested) Sequence in order: `part` itself when it is none, nothing when
-/// it is null. `members_key` is what this kind of Sequence calls its list.
+/// The members of a (possibly nested) Sequence in order: `part` itself when it is none, nothing
+/// when it is null. `members_key` is what this kind of Sequence calls its list.
 std::vector<JsonPart> sequence_members(const JsonPart& part, std::string_view members_key);
 
 }  // namespace rpeg

@@ -42,7 +42,8 @@ constexpr char32_t kLeadCount = 19;
 constexpr char32_t kVowelCount = 21;
 constexpr char32_t kTrailCount = 28;
 constexpr char32_t kSyllableCount = kLeadCount * kVowelCount * kTrailCount;
-/// Text below U+0300, the first combining mark, is in form C already; this is that mark's first byte.
+/// Text below U+0300, the first combining mark, is in form C already; this is that mark's first
+/// byte.
 constexpr unsigned char kFirstMarkLead = 0xCC;
 
 bool in_range(char32_t c, char32_t base, char32_t count) { return c >= base && c - base < count; }
@@ -95,9 +96,8 @@ void order_marks(std::u32string& text) {
     }
     const auto end =
         std::find_if(run, text.end(), [](char32_t c) { return combining_class(c) == 0; });
-    std::stable_sort(run, end, [](char32_t a, char32_t b) {
-      return combining_class(a) < combining_class(b);
-    });
+    std::stable_sort(
+        run, end, [](char32_t a, char32_t b) { return combining_class(a) < combining_class(b); });
     run = end;
   }
 }
@@ -120,8 +120,8 @@ char32_t compose_pair(char32_t first, char32_t second) {
                        [](const Composition& c, const std::pair<char32_t, char32_t>& pair) {
                          return std::pair(c.first, c.second) < pair;
                        });
-  const bool is_there = found != std::end(kCompositions) && found->first == first &&
-                        found->second == second;
+  const bool is_there =
+      found != std::end(kCompositions) && found->first == first && found->second == second;
   return is_there ? found->composed : 0;
 }
 

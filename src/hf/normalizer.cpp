@@ -28,14 +28,12 @@ Normalizer load_normalizer(const JsonPart& part) {
     if (type == "Prepend") {
       result.emplace_back(PrependStep{step.at("prepend").text()});
     } else if (type == "Replace") {
-      result.emplace_back(
-          ReplaceStep{load_pattern(step.at("pattern")), step.at("content").text()});
+      result.emplace_back(ReplaceStep{load_pattern(step.at("pattern")), step.at("content").text()});
     } else if (type == "NFC") {
       result.emplace_back(NfcStep{});
     } else {
-      step.fail(
-          fmt::format("normalizer {} is not supported; Prepend, Replace, NFC and Sequence are",
-                      type));
+      step.fail(fmt::format(
+          "normalizer {} is not supported; Prepend, Replace, NFC and Sequence are", type));
     }
   }
   return result;

@@ -22,8 +22,8 @@ struct NfcStep {};
 /// Steps that rewrite a text before it is cut into words.
 using Normalizer = std::vector<std::variant<PrependStep, ReplaceStep, NfcStep>>;
 
-/// Reads the part `normalizer` of a tokenizer.json (Prepend, Replace, NFC, Sequence or null). Throws
-/// kUsage naming any other.
+/// Reads the part `normalizer` of a tokenizer.json (Prepend, Replace, NFC, Sequence or null).
+/// Throws kUsage naming any other.
 Normalizer load_normalizer(const JsonPart& part);
 
 std::string normalize(const Normalizer& normalizer, std::string_view text);

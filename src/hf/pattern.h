@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "hf/json_part.h"
-#include "rpeg/base/regex.h"
+#include "rpeg/hf/regex.h"
 
 namespace rpeg {
 
@@ -26,8 +26,8 @@ enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWith
 
 SplitBehavior load_split_behavior(const JsonPart& part);
 
-/// The pieces of `text` in order, empty ones left out. With `invert` the pattern describes the pieces
-/// and the matches are what lies between.
+/// The pieces of `text` in order, empty ones left out. With `invert` the pattern describes the
+/// pieces and the matches are what lies between.
 std::vector<std::string_view> split_text(const Pattern& pattern,
                                          SplitBehavior behavior,
                                          bool invert,

@@ -79,8 +79,7 @@ struct CutText {
       text.text.insert(0, step.replacement);
     }
     if (step.split) {
-      append_words(
-          Pattern(step.replacement), SplitBehavior::kMergedWithNext, false, text, *out);
+      append_words(Pattern(step.replacement), SplitBehavior::kMergedWithNext, false, text, *out);
     } else {
       out->push_back(std::move(text));
     }
@@ -121,10 +120,10 @@ PreTokenizer load_pre_tokenizer(const JsonPart& part) {
       result.emplace_back(load_metaspace(step));
     } else if (type == "Digits") {
       const bool individual = step.boolean_or("individual_digits", false);
-      result.emplace_back(SplitStep{Regex(R"(\p{N})"),
-                                    individual ? SplitBehavior::kIsolated
-                                               : SplitBehavior::kContiguous,
-                                    false});
+      result.emplace_back(
+          SplitStep{Regex(R"(\p{N})"),
+                    individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous,
+                    false});
     } else {
       step.fail(fmt::format(
           "pre-tokenizer {} is not supported; ByteLevel, Split, Metaspace, Digits and Sequence are",

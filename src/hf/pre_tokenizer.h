@@ -32,8 +32,8 @@ struct MetaspaceStep {
 /// Steps that cut a normalised text into words, which BPE never merges across.
 using PreTokenizer = std::vector<std::variant<ByteLevelStep, SplitStep, MetaspaceStep>>;
 
-/// Reads the part `pre_tokenizer` of a tokenizer.json (ByteLevel, Split, Metaspace, Digits, Sequence
-/// or null). Throws kUsage naming any other.
+/// Reads the part `pre_tokenizer` of a tokenizer.json (ByteLevel, Split, Metaspace, Digits,
+/// Sequence or null). Throws kUsage naming any other.
 PreTokenizer load_pre_tokenizer(const JsonPart& part);
 
 /// A stretch of text on its way to becoming words.

@@ -114,8 +114,8 @@ Tokenizer::Impl::Impl(const JsonPart& root)
   normalized_finder.emplace(added, true, normalizer);
 }
 
-/// Fills `spelling`, `ids` and `special`; two spellings of one id, or two ids of one spelling, are an
-/// error.
+/// Fills `spelling`, `ids` and `special`; two spellings of one id, or two ids of one spelling, are
+/// an error.
 void Tokenizer::Impl::index_tokens(const JsonPart& root) {
   const auto add = [&](const std::string& token, std::int32_t id, const char* part) {
     const auto by_text = ids.emplace(token, id).first;

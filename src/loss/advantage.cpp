@@ -165,10 +165,8 @@ std::vector<double> group_advantages(std::span<const double> scores,
   check(scores.size() % size == 0, "group_advantages: scores hold whole groups");
   std::vector<double> result(scores.size());
   for (std::size_t first = 0; first < scores.size(); first += size) {
-    group_advantages_into(scores.subspan(first, size),
-                          kind,
-                          std_eps,
-                          std::span<double>(result).subspan(first, size));
+    group_advantages_into(
+        scores.subspan(first, size), kind, std_eps, std::span<double>(result).subspan(first, size));
   }
   return result;
 }

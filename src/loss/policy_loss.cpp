@@ -87,8 +87,7 @@ void add_clipped_loss(const PolicyLossInputs& in,
     const double log_ratio = of_sequence ? shared : in.logprob[t] - in.old_logprob[t];
     const double ratio = std::exp(clamp_log_ratio(log_ratio));
     const ClippedLoss token = clipped_loss(ratio, in.advantages[t], options);
-    const double derivative =
-        std::abs(log_ratio) < kMaxLogRatio ? weight * token.derivative : 0.0;
+    const double derivative = std::abs(log_ratio) < kMaxLogRatio ? weight * token.derivative : 0.0;
     out.loss += weight * token.loss;
     (of_sequence ? shared_derivative : out.d_logprob[t]) += derivative;
     out.clipped_tokens += token.clipped ? 1.0 : 0.0;
@@ -171,9 +170,8 @@ ValueLoss value_loss(std::span<const double> values,
   for (std::size_t t = 0; t < values.size(); ++t) {
     const double error = values[t] - returns[t];
     const double clipped_error =
-        clip > 0.0
-            ? std::clamp(values[t], old_values[t] - clip, old_values[t] + clip) - returns[t]
-            : error;
+        clip > 0.0 ? std::clamp(values[t], old_values[t] - clip, old_values[t] + clip) - returns[t]
+                   : error;
     // Where the clipped branch is the larger, V is outside the clip range and the derivative is 0.
     const bool clipped = clipped_error * clipped_error > error * error;
     const double chosen = clipped ? clipped_error : error;

@@ -14,9 +14,9 @@ namespace rpeg {
 /// and SentencePiece-style BPE with byte fallback (Llama 2, Mistral). Immutable once loaded.
 class Tokenizer {
  public:
-  /// Reads `tokenizer.json` (the file or the directory that holds it). Throws kUsage naming the file
-  /// and the part for anything that would make ids differ from the reference implementation. The
-  /// parts `truncation` and `padding` are not applied.
+  /// Reads `tokenizer.json` (the file or the directory that holds it). Throws kUsage naming the
+  /// file and the part for anything that would make ids differ from the reference implementation.
+  /// The parts `truncation` and `padding` are not applied.
   static Tokenizer load(const std::filesystem::path& path);
 
   ~Tokenizer();

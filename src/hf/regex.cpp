@@ -1,4 +1,4 @@
-#include "rpeg/base/regex.h"
+#include "rpeg/hf/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <fmt/format.h>
