@@ -117,6 +117,18 @@ DataConfig read_data(MapReader data, const ConfigContext& context) {
   return result;
 }
 
+/// A pattern that does not compile is a fault of its key; a missing one is reported already.
+void check_pattern(MapReader& reward, const VerifierSpec& spec) {
+  if (spec.pattern.empty()) {
+    return;
+  }
+  try {
+    check_verifier(spec);
+  } catch (const Error& error) {
+    reward.fault("pattern", error.message());
+  }
+}
+
 VerifierSpec read_reward(MapReader reward) {
   VerifierSpec result;
   reject_key(reward, "command", "use one of the built-in verifiers");
@@ -131,6 +143,7 @@ VerifierSpec read_reward(MapReader reward) {
   }
   if (result.kind == VerifierKind::kRegex) {
     result.pattern = reward.string("pattern");
+    check_pattern(reward, result);
   } else if (reward.has("pattern")) {
     reward.fault("pattern", "only `verifier: regex` has a pattern");
   }

@@ -116,6 +116,9 @@ std::string message_text(const Job& job) {
 
 std::string expectation_text(const Job& job) {
   const double iteration_s = job.predicted.iteration_time_s;
+  if (iteration_s <= 0.0) {
+    return "The plan carries no prediction; rpeg-optimize --evaluate makes one.\n";
+  }
   const double tokens_per_s = job.predicted.throughput_tokens_per_s;
   const auto iterations = static_cast<double>(job.config.train.iterations);
   return fmt::format(

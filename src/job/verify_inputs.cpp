@@ -27,8 +27,10 @@ class Verifier {
 
   void run() {
     for (const ModelRole role : {ModelRole::kActor, ModelRole::kCritic, ModelRole::kReference}) {
-      if (job_.config.models[slot(role)]) {
-        attempt([&] { check_model(role); });
+      const auto& configured = job_.config.models[slot(role)];
+      if (configured) {
+        const ModelSource& source = *configured;
+        attempt([&] { check_model(role, source); });
       }
     }
     if (faults_.empty()) {
@@ -55,7 +57,7 @@ class Verifier {
     }
   }
 
-  void check_model(ModelRole role) {
+  void check_model(ModelRole role, const ModelSource& source) {
     const fs::path& path = model_directory(job_.config, role);
     if (!fs::is_directory(path)) {
       faults_.push_back(
@@ -66,7 +68,6 @@ class Verifier {
     files_.insert(path / "config.json");
     compare_shapes(role, found, path);
     job_.inputs.models[slot(role)] = found;
-    const ModelSource& source = *job_.config.models[slot(role)];
     if (!source.random_init && !source.init_from) {
       check_weights(role, found, path);
     }
@@ -166,9 +167,26 @@ class Verifier {
     }
   }
 
+  /// Reports the first prompt whose ground truth the verifier cannot use.
+  void check_answers(const char* key, const std::vector<Prompt>& prompts) {
+    for (const Prompt& prompt : prompts) {
+      try {
+        check_answer(job_.config.verifier, prompt.answer);
+      } catch (const Error& error) {
+        faults_.push_back(fmt::format("{}: {} (prompt \"{}\"); is data.answer_field `{}` right?",
+                                      key,
+                                      error.message(),
+                                      prompt.text.substr(0, 40),
+                                      job_.config.data.train.answer_field));
+        return;
+      }
+    }
+  }
+
   void check_prompts(const char* key, const DatasetOptions& options, const Tokenizer& tokenizer) {
     const std::vector<Prompt> prompts = load_dataset(options, tokenizer);
     files_.insert(options.path);
+    check_answers(key, prompts);
     std::int64_t longest = 0;
     for (const Prompt& prompt : prompts) {
       longest = std::max(longest, static_cast<std::int64_t>(prompt.tokens.size()));

@@ -205,6 +205,11 @@ TEST_F(CompileTest, PromptsMustFitThePlanAndTheModel) {
   EXPECT_THAT(fault(), AllOf(HasSubstr("33 positions"), HasSubstr("32")));
 }
 
+TEST_F(CompileTest, AnswersMustSuitTheVerifier) {
+  write(split_plan(Algorithm::kGrpo), {{"  shuffle: true", "  answer_field: solution"}});
+  EXPECT_THAT(fault(), AllOf(HasSubstr("data.prompts"), HasSubstr("solution")));
+}
+
 TEST_F(CompileTest, EpochsMustAgreeWithThePlan) {
   write(split_plan(Algorithm::kGrpo),
         {{"  iterations: 5", "  iterations: 5\n  grpo: {minibatches: 3}"}});

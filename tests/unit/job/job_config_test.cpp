@@ -179,6 +179,8 @@ TEST_F(JobConfigTest, FaultsNameTheKeyAndThePlace) {
               HasSubstr("did you mean `copy`"));
   EXPECT_THAT(fault("reward: {verifier: copy}", "reward: {verifier: regex}"),
               HasSubstr("reward.pattern"));
+  EXPECT_THAT(fault("reward: {verifier: copy}", "reward: {verifier: regex, pattern: \"(\"}"),
+              AllOf(HasSubstr("job.yaml:8"), HasSubstr("reward.pattern")));
   EXPECT_THAT(fault("  iterations: 5", "  iterations: 5\n  schedule: {warmup: 6}"),
               AllOf(HasSubstr("train.schedule.warmup"), HasSubstr("6"), HasSubstr("5")));
   EXPECT_THAT(fault("  shuffle: true", "  eval_every: 5"), HasSubstr("needs data.eval"));
