@@ -59,6 +59,9 @@ class GanttPainter {
     bottom_ = kTitleHeight + kRowHeight * static_cast<double>(gantt.rows.size());
   }
 
+  /// Height of the whole drawing.
+  double height() { return bottom_ + kAxisHeight + paint_legend() + kMargin; }
+
   void paint(const std::string& title) {
     write(kMargin, 22.0, title, 14.0, true);
     paint_grid();
@@ -130,7 +133,7 @@ class GanttPainter {
   void paint_bar(const GanttBar& bar);
   void paint_periods();
   void paint_rows();
-  void paint_legend();
+  double paint_legend();
 
   cairo_t* pen_;
   const Evaluation& evaluation_;
@@ -165,6 +168,12 @@ void GanttPainter::paint_bar(const GanttBar& bar) {
   for (double size = kLabelSize; size >= kNarrowestLabel; size -= 1.0) {
     const double needed = text_width(name, size);
     if (needed + 4.0 > width) continue;
+    if (is_transfer(bar.task)) {  // legible on the hatching
+      cairo_rectangle(
+          pen_, from + (width - needed) / 2 - 1.5, top + 6.0, needed + 3.0, kBarHeight - 12.0);
+      cairo_set_source_rgb(pen_, 1.0, 1.0, 1.0);
+      cairo_fill(pen_);
+    }
     write(from + (width - needed) / 2, top + kBarHeight / 2 + size * 0.35, name, size);
     return;
   }
@@ -199,8 +208,8 @@ void GanttPainter::paint_rows() {
   }
 }
 
-/// Names and durations: what is too short for a name in its bar is found here.
-void GanttPainter::paint_legend() {
+/// Names and durations: what is too short for a name in its bar is found here. Returns its height.
+double GanttPainter::paint_legend() {
   double at_x = kMargin;
   double at_y = bottom_ + kAxisHeight + 4.0;
   for (std::size_t id = 0; id < evaluation_.priced.tasks.tasks.size(); ++id) {
@@ -215,6 +224,7 @@ void GanttPainter::paint_legend() {
     write(at_x + 18.0, at_y + 9.5, label, kLabelSize);
     at_x += width;
   }
+  return at_y + kLegendHeight - (bottom_ + kAxisHeight);
 }
 
 }  // namespace
@@ -223,22 +233,18 @@ std::string gantt_pdf(const Evaluation& evaluation,
                       const WorkloadConfig& config,
                       const std::string& title) {
   const Gantt gantt = report::lay_out_gantt(evaluation, kPeriods);
-  // A legend entry is less than a fifth of the width.
-  const double legend_rows =
-      std::ceil(static_cast<double>(evaluation.priced.tasks.tasks.size()) / 4);
-  const double height = kTitleHeight + kRowHeight * static_cast<double>(gantt.rows.size()) +
-                        kAxisHeight + kLegendHeight * legend_rows + kMargin;
   std::string pdf;
   {
     const std::unique_ptr<cairo_surface_t, DestroySurface> surface(
-        cairo_pdf_surface_create_for_stream(append, &pdf, kWidth, height));
+        cairo_pdf_surface_create_for_stream(append, &pdf, kWidth, kWidth));
     const std::unique_ptr<cairo_t, DestroyContext> pen(cairo_create(surface.get()));
-    GanttPainter(pen.get(), evaluation, gantt)
-        .paint(fmt::format("{} ({}): one iteration every {}{}",
-                           title,
-                           to_string(config.policy.algorithm),
-                           format_seconds(evaluation.steady.period_s),
-                           evaluation.fits() ? "" : " - does not fit into memory"));
+    GanttPainter painter(pen.get(), evaluation, gantt);
+    cairo_pdf_surface_set_size(surface.get(), kWidth, painter.height());
+    painter.paint(fmt::format("{} ({}): one iteration every {}{}",
+                              title,
+                              to_string(config.policy.algorithm),
+                              format_seconds(evaluation.steady.period_s),
+                              evaluation.fits() ? "" : " - does not fit into memory"));
     cairo_show_page(pen.get());
     cairo_surface_finish(surface.get());
     const cairo_status_t status = cairo_surface_status(surface.get());

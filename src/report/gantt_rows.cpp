@@ -1,8 +1,12 @@
 #include "report/gantt_rows.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "rpeg/plan/cells.h"
 
@@ -21,6 +25,35 @@ std::vector<std::uint32_t> users_of_atoms(const Evaluation& evaluation) {
   return users;
 }
 
+/// Joins two boxes that differ along one axis only and touch there.
+bool join(Placement& a, const Placement& b) {
+  constexpr std::array<Range Placement::*, 3> kAxes{
+      &Placement::racks, &Placement::nodes, &Placement::gpus};
+  Range Placement::* differing = nullptr;
+  for (const auto axis : kAxes) {
+    if (a.*axis == b.*axis) continue;
+    if (differing != nullptr) return false;
+    differing = axis;
+  }
+  if (differing == nullptr || (a.*differing).last + 1 != (b.*differing).first) return false;
+  (a.*differing).last = (b.*differing).last;
+  return true;
+}
+
+/// "r0 n[0-1] g[0-3] + …" of ascending boxes, as few as possible.
+std::string boxes_text(std::vector<Placement> boxes) {
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    for (std::size_t j = i + 1; j < boxes.size(); ++j) {
+      if (!join(boxes[i], boxes[j])) continue;
+      boxes.erase(boxes.begin() + static_cast<std::ptrdiff_t>(j));
+      j = i;  // the larger box may now touch one that it did not touch before
+    }
+  }
+  std::string text;
+  for (const Placement& box : boxes) text += (text.empty() ? "" : " + ") + placement_text(box);
+  return text;
+}
+
 /// The rows, and the row of every set of vertices.
 std::map<std::uint32_t, std::size_t> make_rows(const Evaluation& evaluation, Gantt& gantt) {
   std::vector<Placement> placements;
@@ -28,12 +61,18 @@ std::map<std::uint32_t, std::size_t> make_rows(const Evaluation& evaluation, Gan
     placements.push_back(evaluation.plan.vertices[v].placement);
   }
   std::map<std::uint32_t, std::size_t> row_of;
+  std::vector<std::vector<Placement>> boxes;
   for (const PlacementCell& cell : cut_into_cells(placements)) {
     const auto [place, is_new] = row_of.try_emplace(cell.users, gantt.rows.size());
-    if (is_new) gantt.rows.emplace_back();
-    GanttRow& row = gantt.rows[place->second];
-    row.label += (row.label.empty() ? "" : " + ") + placement_text(cell.box);
-    row.gpus += cell.box.gpu_count();
+    if (is_new) {
+      gantt.rows.emplace_back();
+      boxes.emplace_back();
+    }
+    gantt.rows[place->second].gpus += cell.box.gpu_count();
+    boxes[place->second].push_back(cell.box);
+  }
+  for (std::size_t row = 0; row < boxes.size(); ++row) {
+    gantt.rows[row].label = boxes_text(boxes[row]);
   }
   return row_of;
 }
@@ -54,7 +93,8 @@ Gantt lay_out_gantt(const Evaluation& evaluation, int periods) {
       if (found != row_of.end()) rows.push_back(found->second);
     }
     if (rows.empty()) {
-      if (gantt.rows.empty() || gantt.rows.back().gpus > 0) gantt.rows.push_back({"no GPU", 0});
+      if (gantt.rows.empty() || gantt.rows.back().gpus > 0)
+        gantt.rows.push_back({"beside compute", 0});
       rows.push_back(gantt.rows.size() - 1);
     }
     std::ranges::sort(rows);

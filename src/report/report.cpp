@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "report/table.h"
+#include "rpeg/base/file.h"
 #include "rpeg/base/units.h"
 #include "rpeg/graph/graph.h"
+#include "rpeg/report/plots.h"
 
 namespace rpeg {
 namespace {
@@ -202,7 +204,10 @@ std::string breakdown_text(const Evaluation& evaluation) {
               {}};
   const TaskGraph& graph = evaluation.priced.tasks;
   const std::vector<double> idle = idle_before(graph, evaluation.steady);
-  const auto seconds = [](double value) { return fmt::format("{:.4g}", value); };
+  // Below a nanosecond there is only rounding.
+  const auto seconds = [](double value) {
+    return value < 1e-9 ? "0" : fmt::format("{:.4g}", value);
+  };
   for (const std::int32_t task : evaluation.steady.order) {
     const auto id = static_cast<std::size_t>(task);
     const TaskTime& time = graph.tasks[id].time;
@@ -275,6 +280,26 @@ std::string plan_report(const Evaluation& evaluation,
   text += breakdown_text(evaluation);
   text += critical_text(evaluation);
   return text;
+}
+
+std::vector<std::filesystem::path> save_results(const SearchResult& result,
+                                                const WorkloadConfig& config,
+                                                const Provenance& provenance) {
+  std::vector<std::filesystem::path> paths;
+  const auto save = [&](const std::string& path, const Evaluation& evaluation) {
+    if (path.empty()) return;
+    write_file_atomic(path, plan_file_text(make_plan_file(evaluation, config), &provenance));
+    paths.emplace_back(path);
+  };
+  save(config.output.base_plan, result.greedy);
+  save(config.output.opt_plan, result.best);
+  if (config.output.plots) {
+    const std::string& directory = config.output.plots_dir;
+    for (auto& path : write_plots(result, config, directory.empty() ? "plots" : directory)) {
+      paths.push_back(std::move(path));
+    }
+  }
+  return paths;
 }
 
 std::string progress_text(const SearchProgress& progress) {

@@ -10,6 +10,8 @@
 namespace rpeg {
 namespace {
 
+constexpr double kRounding_s = 2e-9;  // starts are whole nanoseconds: less is rounding
+
 PlanMetrics measure(const Evaluation& evaluation,
                     const Graph& graph,
                     const WorkloadConfig& config) {
@@ -114,7 +116,7 @@ std::vector<double> idle_before(const TaskGraph& tasks, const SteadyState& stead
       const std::int64_t delta = steady.shift[before] - steady.shift[now] + (i > 0 ? 0 : 1);
       const double free = steady.start_s[before] + tasks.tasks[before].time.total_s;
       const double wait = steady.start_s[now] + static_cast<double>(delta) * steady.period_s - free;
-      idle[now] += tasks.atom_gpus[atom] * std::max(0.0, wait);
+      if (wait > kRounding_s) idle[now] += tasks.atom_gpus[atom] * wait;
       gpus[now] += tasks.atom_gpus[atom];
     }
   }

@@ -207,7 +207,10 @@ ListSchedule ListScheduler::run(std::int64_t k_eval) {
 
 ListSchedule list_schedule(const TaskGraph& graph, std::int64_t k_eval) {
   std::vector<std::int64_t> duration_ns;
-  for (const TimedTask& task : graph.tasks) duration_ns.push_back(to_ns(task.time.total_s));
+  for (const TimedTask& task : graph.tasks) {
+    // At least 1 ns, so that what depends on a task starts later than the task.
+    duration_ns.push_back(std::max<std::int64_t>(1, to_ns(task.time.total_s)));
+  }
   return ListScheduler(graph, std::move(duration_ns)).run(k_eval);
 }
 

@@ -1,7 +1,6 @@
 #include "rpeg/sim/simulator.h"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -40,14 +39,6 @@ std::vector<TaskEdge> event_graph(const TaskGraph& graph, const std::vector<Inst
   return edges;
 }
 
-/// Rotates an order so that no task is ahead of the first one: it then starts with the first of
-/// those whose iteration is the latest; what stood before it belongs to the next period.
-void rotate_to_leader(std::vector<Instance>& order) {
-  const auto leader = std::ranges::max_element(order, {}, &Instance::iteration);
-  for (auto it = order.begin(); it != leader; ++it) ++it->iteration;
-  std::rotate(order.begin(), leader, order.end());
-}
-
 /// The first occurrence of every task from position `from` of a periodic sequence on.
 std::vector<Instance> window(const sim::PeriodicSequence& sequence,
                              std::size_t from,
@@ -78,7 +69,7 @@ bool is_shorter(const CycleRatio& a, const CycleRatio& b) {
 RatedOrder best_single_iteration_order(const TaskGraph& graph, const sim::ListSchedule& schedule) {
   const std::size_t tasks = graph.tasks.size();
   std::vector<std::vector<Instance>> candidates;
-  // With one iteration in the sequence every window is the same order, rotated.
+  // With one iteration in the sequence every window is the same cyclic order.
   const std::size_t windows =
       schedule.sequence.iterations == 1 ? 1 : schedule.sequence.instances.size();
   for (std::size_t i = 0; i < windows; ++i) {
@@ -88,7 +79,6 @@ RatedOrder best_single_iteration_order(const TaskGraph& graph, const sim::ListSc
   if (windows != 1) candidates.push_back(schedule.one_iteration);
   RatedOrder best;
   for (auto& order : candidates) {
-    rotate_to_leader(order);
     auto edges = event_graph(graph, order);
     const auto ratio = sim::find_maximum_cycle_ratio(schedule.duration_ns, edges);
     if (!ratio || (!best.order.empty() && !is_shorter(*ratio, best.ratio))) continue;
@@ -108,15 +98,20 @@ SteadyState simulate(const TaskGraph& graph, std::int64_t k_eval) {
   const auto delta = static_cast<double>(best.ratio.delta);
   steady.period_s = static_cast<double>(best.ratio.duration_ns) / delta / 1e9;
   steady.critical_cycle = best.ratio.cycle;
-  steady.shift.resize(graph.tasks.size());
-  for (const Instance& now : best.order) {
-    steady.order.push_back(now.task);
-    steady.shift[static_cast<std::size_t>(now.task)] = best.order.front().iteration - now.iteration;
+  // The order of the starts within a period. Durations are positive, so tasks that start at the
+  // same time are independent; of those the later iteration comes first, as the first task leads.
+  const std::vector<std::int64_t> start =
+      sim::earliest_starts(schedule.duration_ns, best.edges, best.ratio);
+  const std::int64_t period = best.ratio.duration_ns;
+  for (std::size_t id = 0; id < start.size(); ++id) {
+    steady.order.push_back(static_cast<std::int32_t>(id));
+    steady.shift.push_back(start[id] / period);
+    steady.start_s.push_back(static_cast<double>(start[id]) / delta / 1e9);
   }
-  for (const std::int64_t start :
-       sim::earliest_starts(schedule.duration_ns, best.edges, best.ratio)) {
-    steady.start_s.push_back(static_cast<double>(start) / delta / 1e9);
-  }
+  std::ranges::sort(steady.order, {}, [&](std::int32_t task) {
+    const auto id = static_cast<std::size_t>(task);
+    return std::tuple(start[id] % period, steady.shift[id], task);
+  });
   steady.timeline = std::move(schedule.timeline);
   return steady;
 }

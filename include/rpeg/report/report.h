@@ -3,7 +3,9 @@
 /// Module `report`: what people see of plans: tables (this header), the graph and the timeline
 /// (plots.h). In: evaluations. Out: text and PDF files.
 
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "rpeg/search/search.h"
 
@@ -21,6 +23,13 @@ std::string search_report(const SearchResult& result,
 std::string plan_report(const Evaluation& evaluation,
                         const WorkloadConfig& config,
                         const std::string& hardware);
+
+/// Writes what the configuration's `output` asks for: the greedy plan, the optimized plan, the
+/// plots (see plots.h). Relative paths are relative to the current directory. Returns what was
+/// written.
+std::vector<std::filesystem::path> save_results(const SearchResult& result,
+                                                const WorkloadConfig& config,
+                                                const Provenance& provenance);
 
 /// One line for a terminal: elapsed/total, evaluations per second, temperature, best throughput.
 std::string progress_text(const SearchProgress& progress);
