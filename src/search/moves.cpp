@@ -12,6 +12,8 @@ namespace {
 constexpr std::array<Range Placement::*, 3> kAxes{
     &Placement::racks, &Placement::nodes, &Placement::gpus};
 
+constexpr std::int64_t kOnePairIn = 4;
+
 std::size_t draw_index(std::size_t size, Rng& rng) {
   return static_cast<std::size_t>(rng.below(static_cast<std::int64_t>(size)));
 }
@@ -65,11 +67,19 @@ Mover::Mover(SubPlanTable& table)
 }
 
 std::optional<Plan> Mover::draw(const Plan& plan, std::size_t focus, Rng& rng) {
-  auto neighbour = (this->*draws_[draw_index(draws_.size(), rng)])(plan, focus, rng);
+  auto neighbour = draw_one(plan, focus, rng);
+  if (neighbour && rng.below(kOnePairIn) == 0) {
+    // A second move at once, of any vertex: some changes pay in pairs only.
+    neighbour = draw_one(*neighbour, draw_index(plan.vertices.size(), rng), rng);
+  }
   if (!neighbour || *neighbour == plan) return std::nullopt;
   const auto& max_gpus = table_.config().hardware.max_gpus;
   if (max_gpus && active_gpu_count(*neighbour) > *max_gpus) return std::nullopt;
   return neighbour;
+}
+
+std::optional<Plan> Mover::draw_one(const Plan& plan, std::size_t focus, Rng& rng) {
+  return (this->*draws_[draw_index(draws_.size(), rng)])(plan, focus, rng);
 }
 
 Plan Mover::admit(Plan plan) const {
@@ -198,7 +208,8 @@ std::optional<Plan> Mover::draw_align(const Plan& plan, std::size_t focus, Rng& 
   return next;
 }
 
-/// Cuts the focused vertex's block in two: it takes one side, the others on the block take either.
+/// Cuts the focused vertex's block in two: it takes one side, the others on the block take either
+/// side or stay.
 std::optional<Plan> Mover::draw_division(const Plan& plan, std::size_t focus, Rng& rng) {
   const std::size_t axis = draw_index(kAxes.size(), rng);
   const Placement& block = plan.vertices[focus].placement;
@@ -211,8 +222,8 @@ std::optional<Plan> Mover::draw_division(const Plan& plan, std::size_t focus, Rn
   if (rng.below(2) == 0) std::swap(sides[0], sides[1]);
   Plan next = plan;
   for (const std::size_t vertex : group_of(plan, focus)) {
-    const std::size_t side = vertex == focus ? 0 : draw_index(2, rng);
-    if (!put(next, vertex, sides[side], rng)) return std::nullopt;
+    const std::size_t side = vertex == focus ? 0 : draw_index(3, rng);
+    if (side < 2 && !put(next, vertex, sides[side], rng)) return std::nullopt;
   }
   return next;
 }

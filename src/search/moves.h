@@ -25,6 +25,7 @@ class Mover {
  private:
   using Draw = std::optional<Plan> (Mover::*)(const Plan&, std::size_t, Rng&);
 
+  std::optional<Plan> draw_one(const Plan& plan, std::size_t focus, Rng& rng);
   std::optional<Plan> draw_split(const Plan& plan, std::size_t focus, Rng& rng);
   std::optional<Plan> draw_micro_batches(const Plan& plan, std::size_t focus, Rng& rng);
   std::optional<Plan> draw_resize(const Plan& plan, std::size_t focus, Rng& rng);
