@@ -1,5 +1,4 @@
 // rpeg-optimize: hw.yaml + workload configuration -> the fastest execution plan.
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
@@ -30,7 +29,10 @@ struct Flags {
 };
 
 std::atomic<bool> stop_requested{false};
-void request_stop(int) { stop_requested = true; }
+void request_stop(int signal) {
+  stop_requested = true;
+  std::signal(signal, SIG_DFL);  // the second one ends the program
+}
 
 void add_flags(CLI::App& app, Flags& flags) {
   app.footer(kExamples);
@@ -52,7 +54,7 @@ void add_flags(CLI::App& app, Flags& flags) {
 
 /// The configuration with what the flags override.
 WorkloadConfig load_config(const Flags& flags) {
-  if (flags.config.empty()) throw Error(ErrorKind::kUsage, "--config or --evaluate is required");
+  if (flags.config.empty()) throw Error(ErrorKind::kUsage, "give --config or --evaluate");
   WorkloadConfig config = load_workload_config(flags.config);
   config.seed = flags.seed.value_or(config.seed);
   config.output.plots |= flags.plots;
@@ -77,35 +79,28 @@ void evaluate(const Flags& flags) {
   if (!evaluation.fits()) throw Error(ErrorKind::kInfeasible, evaluation.priced.overflow_text);
 }
 
-void show_progress(const SearchProgress& progress) {
-  spdlog::debug("search {}", progress_text(progress));
-  if (apps::is_interactive()) std::cerr << "\r\033[K" << progress_text(progress) << std::flush;
-}
-
 void optimize(const Flags& flags, int argc, const char* const* argv) {
   const WorkloadConfig config = load_config(flags);
   apps::set_up_logging({flags.debug, flags.quiet, config.output.log_file});
   const HardwareProfile profile = load_hardware(flags);
   spdlog::info("config={} seed={} hardware={}", flags.config, config.seed, describe(profile));
   std::signal(SIGINT, request_stop);
+  std::signal(SIGTERM, request_stop);
   SearchOptions options;
   options.evaluations = flags.evals;
   options.time_s = flags.time_s;
   options.stop = &stop_requested;
-  if (!flags.quiet) options.progress = show_progress;
+  if (!flags.quiet) options.progress = progress_printer(apps::is_interactive());
   const SearchResult result = search_plan(config, profile, options);
   if (apps::is_interactive()) std::cerr << "\r\033[K";
-  spdlog::info("best iteration_time_s={:.6g}", result.best.metrics.iteration_time_s);
   std::cout << search_report(result, config, describe(profile)) << '\n';
   std::vector<std::string> inputs{flags.config};
   if (!flags.hw.starts_with("builtin:")) inputs.push_back(flags.hw);
-  const Provenance provenance = apps::make_provenance("rpeg-optimize", argc, argv, inputs);
+  const auto provenance = apps::make_provenance("rpeg-optimize", argc, argv, inputs);
   for (const auto& path : save_results(result, config, provenance)) {
     std::cout << "wrote " << path.string() << '\n';
   }
-  if (config.output.opt_plan.empty()) {
-    spdlog::warn("the plan is not saved: give --opt-plan FILE or output.opt_plan");
-  }
+  if (config.output.opt_plan.empty()) spdlog::warn("the plan is not saved: give --opt-plan FILE");
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 #include "rpeg/report/report.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iostream>
 #include <utility>
 #include <vector>
 
@@ -48,17 +50,16 @@ std::string budget_text(const SearchStatistics& statistics) {
         "optimizer.evals given)",
         statistics.budget);
   } else if (statistics.budget_from_time) {
-    text = fmt::format(
-        "{} evaluations, derived from the time and the measured speed; "
-        "--evals {} repeats this search",
-        statistics.budget,
-        statistics.budget);
+    text = fmt::format("{} evaluations, derived from the time and the measured speed",
+                       statistics.budget);
   } else {
     text = fmt::format("{} evaluations", statistics.budget);
   }
   switch (statistics.end) {
     case SearchEnd::kBudget:
-      return text;
+      return statistics.budget_from_time
+                 ? text + fmt::format("; --evals {} repeats this search", statistics.budget)
+                 : text;
     case SearchEnd::kTime:
       return text + "; the time was over first";
     case SearchEnd::kStopped:
@@ -318,6 +319,16 @@ std::string progress_text(const SearchProgress& progress) {
                      speed,
                      progress.temperature,
                      best);
+}
+
+std::function<void(const SearchProgress&)> progress_printer(bool on_terminal) {
+  return [on_terminal, next_log_s = 10.0](const SearchProgress& progress) mutable {
+    const std::string text = progress_text(progress);
+    if (on_terminal) std::cerr << "\r\033[K" << text << std::flush;
+    if (progress.elapsed_s < next_log_s) return;
+    next_log_s = progress.elapsed_s + 10.0;
+    spdlog::log(on_terminal ? spdlog::level::debug : spdlog::level::info, "search {}", text);
+  };
 }
 
 }  // namespace rpeg

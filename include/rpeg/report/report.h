@@ -4,6 +4,7 @@
 /// (plots.h). In: evaluations. Out: text and PDF files.
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,5 +34,9 @@ std::vector<std::filesystem::path> save_results(const SearchResult& result,
 
 /// One line for a terminal: elapsed/total, evaluations per second, temperature, best throughput.
 std::string progress_text(const SearchProgress& progress);
+
+/// Shows the progress of a search: rewrites one line on the terminal (stderr), or else logs a line
+/// every ten seconds.
+std::function<void(const SearchProgress&)> progress_printer(bool on_terminal);
 
 }  // namespace rpeg
