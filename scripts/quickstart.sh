@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Sets up the machine, builds RPEG, and runs the whole loop on this CPU: calibrate two ranks, find the
+# fastest plan of a GRPO job for them, compile it, and train a small Llama from random weights.
+# Usage: scripts/quickstart.sh [--seed N] [--out DIR]      (default: seed 1, runs/copy)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+seed=1
+out=runs/copy
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --seed) seed=${2:?--seed needs a number}; shift 2 ;;
+    --out) out=${2:?--out needs a folder}; shift 2 ;;
+    *) echo "usage: scripts/quickstart.sh [--seed N] [--out DIR]" >&2; exit 2 ;;
+  esac
+done
+case "$seed" in
+  ""|*[!0-9]*) echo "quickstart: --seed takes a whole number, not '$seed'" >&2; exit 2 ;;
+esac
+
+step() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+
+step "1/5 set up and build"
+scripts/install_deps.sh
+cmake --preset release >/dev/null
+cmake --build --preset release --parallel "$(nproc)"
+bin=build/release/bin
+job=configs/demo/copy
+mkdir -p "$out"
+
+# Open MPI refuses root and more ranks than cores unless told otherwise.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_MCA_hwloc_base_binding_policy=none
+
+step "2/5 calibrate: measure this machine with two ranks"
+mpirun -np 2 "$bin/rpeg-calibrate" --quick --config "$job/workload.yaml" --output "$out/hw.yaml"
+
+step "3/5 optimize: find the plan that trains fastest"
+"$bin/rpeg-optimize" --hw "$out/hw.yaml" --config "$job/workload.yaml" --evals 2000 --seed "$seed" \
+  --base-plan "$out/baseline.yaml" --opt-plan "$out/optimized.yaml"
+
+step "4/5 compile: plan and job into rank programs"
+"$bin/rpeg-jobplan" --config "$job/job.yaml" --plan "$out/optimized.yaml" --seed "$seed" \
+  --out-dir "$out/job"
+
+step "5/5 run: train"
+"$out/job/mpirun.sh"
+
+step "done"
+echo "hardware     $out/hw.yaml"
+echo "plan         $out/optimized.yaml (baseline: $out/baseline.yaml)"
+echo "compiled job $out/job/run.yaml"
+echo "metrics      $out/job/metrics/metrics.jsonl"
+echo "model        $out/job/model/actor (a Hugging Face directory)"
