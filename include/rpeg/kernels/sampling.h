@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace rpeg::cpu {
+
+/// Replaces each row of `logits` (rows, V) by (logits - their maximum) / temperature, whose order
+/// is that of the logits, and writes log sum exp of the result to log_sum_exp (rows).
+template <typename T>
+void relative_logits(
+    std::int64_t rows, std::int64_t vocabulary, double temperature, T* logits, T* log_sum_exp);
+
+/// noise[i] = -log(-log((words[i] + 0.5) / 2^32)): Gumbel(0, 1) from uniform 32-bit words.
+void gumbel_from_words(std::span<const std::uint32_t> words, double* noise);
+
+}  // namespace rpeg::cpu

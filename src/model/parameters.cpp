@@ -1,0 +1,195 @@
+#include "rpeg/model/parameters.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <set>
+
+#include "rpeg/base/error.h"
+#include "rpeg/base/file.h"
+#include "rpeg/base/rng.h"
+#include "rpeg/hf/safetensors.h"
+
+namespace rpeg {
+namespace {
+
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+constexpr const char* kLanguageHead = "lm_head.weight";
+constexpr const char* kScalarHead = "score.weight";
+
+void add_tensor(ParameterLayout& layout, std::string name, std::vector<std::int64_t> shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) {
+    count *= extent;
+  }
+  layout.tensors.push_back({std::move(name), std::move(shape), layout.total, count});
+  layout.total += count;
+}
+
+/// FNV-1a (Fowler, Noll, Vo), 64 bits.
+std::uint64_t hash_name(const std::string& name) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const char c : name) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  }
+  return hash;
+}
+
+/// Normal numbers by Box and Muller, four from each Philox block.
+void fill_normal(std::uint64_t key, double deviation, std::span<float> out) {
+  for (std::size_t first = 0; first < out.size(); first += 4) {
+    const std::uint64_t counter = first / 4;
+    const auto words = philox(
+        key,
+        {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), 0U, 0U});
+    for (std::size_t i = 0; i < std::min<std::size_t>(4, out.size() - first); ++i) {
+      const double radius = std::sqrt(-2.0 * std::log(uniform_open(words[i / 2 * 2])));
+      const double angle = 2.0 * std::numbers::pi * uniform_open(words[i / 2 * 2 + 1]);
+      const double normal = radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
+      out[first + i] = static_cast<float>(deviation * normal);
+    }
+  }
+}
+
+/// A tensor of the directory that the layout may leave out: the other kind of head, or the rotation
+/// frequencies that old checkpoints carry though the configuration determines them.
+bool may_be_ignored(const std::string& name) {
+  return name == kLanguageHead || name == kScalarHead || name.ends_with(".rotary_emb.inv_freq");
+}
+
+void check_known(const std::map<std::string, SafetensorsEntry>& entries,
+                 const ParameterLayout& layout) {
+  std::set<std::string> known;
+  for (const ParameterTensor& tensor : layout.tensors) {
+    known.insert(tensor.name);
+  }
+  for (const auto& [name, entry] : entries) {
+    if (!known.contains(name) && !may_be_ignored(name)) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("tensor '{}' is not part of a Llama model of this configuration; "
+                              "RPEG cannot train this checkpoint",
+                              name),
+                  entry.file.string());
+    }
+  }
+}
+
+}  // namespace
+
+ParameterLayout build_parameter_layout(const ModelSpec& spec, Head head) {
+  if (!spec.gated_ffn) {
+    throw Error(
+        ErrorKind::kUsage,
+        "a feed-forward block of two matrices cannot be trained yet; gated_ffn must be true");
+  }
+  const std::int64_t h = spec.hidden_dim;
+  const std::int64_t queries = spec.num_heads * spec.head_dim;
+  const std::int64_t keys = spec.num_kv_heads * spec.head_dim;
+  ParameterLayout layout;
+  add_tensor(layout, kEmbedding, {spec.vocab_size, h});
+  for (std::int64_t i = 0; i < spec.layers; ++i) {
+    const std::string prefix = fmt::format("model.layers.{}.", i);
+    // Q, K, V end to end, and gate with up, so that each group is one matrix product.
+    add_tensor(layout, prefix + "input_layernorm.weight", {h});
+    add_tensor(layout, prefix + "self_attn.q_proj.weight", {queries, h});
+    add_tensor(layout, prefix + "self_attn.k_proj.weight", {keys, h});
+    add_tensor(layout, prefix + "self_attn.v_proj.weight", {keys, h});
+    add_tensor(layout, prefix + "self_attn.o_proj.weight", {h, queries});
+    add_tensor(layout, prefix + "post_attention_layernorm.weight", {h});
+    add_tensor(layout, prefix + "mlp.gate_proj.weight", {spec.ffn_dim, h});
+    add_tensor(layout, prefix + "mlp.up_proj.weight", {spec.ffn_dim, h});
+    add_tensor(layout, prefix + "mlp.down_proj.weight", {h, spec.ffn_dim});
+  }
+  add_tensor(layout, "model.norm.weight", {h});
+  if (head == Head::kScalar) {
+    add_tensor(layout, kScalarHead, {1, h});
+  } else if (!spec.tied_embeddings) {
+    add_tensor(layout, kLanguageHead, {spec.vocab_size, h});
+  }
+  return layout;
+}
+
+void initialise_parameters(const ModelSpec& spec,
+                           const ParameterLayout& layout,
+                           std::uint64_t seed,
+                           std::span<float> weights) {
+  check(static_cast<std::int64_t>(weights.size()) == layout.total,
+        "initialise_parameters needs a buffer of the layout's size");
+  for (const ParameterTensor& tensor : layout.tensors) {
+    const auto out = weights.subspan(static_cast<std::size_t>(tensor.offset),
+                                     static_cast<std::size_t>(tensor.count));
+    if (tensor.name == kScalarHead) {
+      std::fill(out.begin(), out.end(), 0.0F);
+    } else if (tensor.shape.size() == 1) {
+      std::fill(out.begin(), out.end(), 1.0F);
+    } else {
+      fill_normal(derive_seed(seed, hash_name(tensor.name)), spec.initializer_range, out);
+    }
+  }
+}
+
+void load_parameters(const std::filesystem::path& directory,
+                     const ParameterLayout& layout,
+                     std::span<float> weights) {
+  check(static_cast<std::int64_t>(weights.size()) == layout.total,
+        "load_parameters needs a buffer of the layout's size");
+  const std::map<std::string, SafetensorsEntry> entries = read_safetensors_headers(directory);
+  check_known(entries, layout);
+  for (const ParameterTensor& tensor : layout.tensors) {
+    const auto out = weights.subspan(static_cast<std::size_t>(tensor.offset),
+                                     static_cast<std::size_t>(tensor.count));
+    const auto found = entries.find(tensor.name);
+    if (found == entries.end()) {
+      if (tensor.name != kScalarHead) {
+        throw Error(ErrorKind::kUsage,
+                    fmt::format("tensor '{}' is missing from the safetensors files", tensor.name),
+                    directory.string());
+      }
+      std::fill(out.begin(), out.end(), 0.0F);
+      continue;
+    }
+    if (found->second.shape != tensor.shape) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("tensor '{}' has shape [{}], but config.json implies [{}]",
+                              tensor.name,
+                              fmt::join(found->second.shape, ", "),
+                              fmt::join(tensor.shape, ", ")),
+                  found->second.file.string());
+    }
+    read_tensor(found->second, out);
+  }
+}
+
+void save_hf_directory(const std::filesystem::path& directory,
+                       const ModelSpec& spec,
+                       const ParameterLayout& layout,
+                       std::span<const float> weights,
+                       const std::filesystem::path& tokenizer_source) {
+  check(static_cast<std::int64_t>(weights.size()) == layout.total,
+        "save_hf_directory needs a buffer of the layout's size");
+  ensure_directory(directory);
+  if (!tokenizer_source.empty()) {
+    for (const char* name : {"tokenizer.json",
+                             "tokenizer_config.json",
+                             "special_tokens_map.json",
+                             "generation_config.json"}) {
+      if (std::filesystem::exists(tokenizer_source / name)) {
+        write_file_atomic(directory / name, read_file(tokenizer_source / name));
+      }
+    }
+  }
+  write_file_atomic(directory / "config.json", hf_config_text(spec));
+  std::vector<TensorView> tensors;
+  for (const ParameterTensor& tensor : layout.tensors) {
+    tensors.push_back({tensor.name,
+                       tensor.shape,
+                       weights.subspan(static_cast<std::size_t>(tensor.offset),
+                                       static_cast<std::size_t>(tensor.count))});
+  }
+  write_file_atomic(directory / "model.safetensors", safetensors_bytes(tensors));
+}
+
+}  // namespace rpeg
