@@ -76,6 +76,11 @@ std::vector<Violation> find_violations(const Plan& plan,
                                        const Graph& graph,
                                        const WorkloadConfig& config);
 
+/// Units that dp and micro_batches divide: sequences, or in DPO's i_ref and t_pi pairs.
+std::int64_t batch_units(const Vertex& vertex, const WorkloadConfig& config);
+/// Sequences in such a unit: 2 for a pair, else 1.
+std::int64_t sequences_per_unit(const Vertex& vertex, const WorkloadConfig& config);
+
 /// Sequences that one data-parallel replica handles: [first, last) of the vertex's sequences; the
 /// first `sequences % dp` replicas get one more.
 std::pair<std::int64_t, std::int64_t> replica_sequences(std::int64_t sequences,

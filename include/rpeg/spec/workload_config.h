@@ -11,6 +11,9 @@
 
 namespace rpeg {
 
+class MapReader;
+class YamlWriter;
+
 enum class Algorithm { kPpo, kGrpo, kDpo };
 enum class DpoMode { kOffline, kOnline };
 enum class RewardSource { kModel, kVerifier };
@@ -117,8 +120,18 @@ WorkloadConfig load_workload_config(const std::filesystem::path& path);
 /// The same from text; `file` is used in messages and to resolve `hf_config` paths.
 WorkloadConfig parse_workload_config(const std::string& text, const std::filesystem::path& file);
 
+/// The same from a map of another file (`inputs` of plan.yaml). Faults go to the reader;
+/// `directory` resolves `hf_config` paths. The result is whole only when no fault was recorded.
+WorkloadConfig read_workload_config(MapReader& reader, const std::filesystem::path& directory);
+/// Writes the keys of everything but `output` below the writer's current position;
+/// `read_workload_config` reads an equal value back.
+void write_workload_inputs(YamlWriter& writer, const WorkloadConfig& config);
+
 /// Names as in the files: "actor", "ppo", ….
 const char* to_string(ModelRole role);
 const char* to_string(Algorithm algorithm);
+/// Whether a job has this model: the actor always, the critic with PPO, the reward model when it is
+/// asked for, the reference when the loss reads it.
+bool needs_model(const PolicySpec& policy, ModelRole role);
 
 }  // namespace rpeg

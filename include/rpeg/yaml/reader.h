@@ -25,6 +25,8 @@ struct YamlValue {
   std::vector<std::pair<std::string, YamlValue>> fields;  ///< of a map, in file order
   int line = 0;
   int column = 0;
+  int key_line = 0;  ///< of a field of a map: where its key stands
+  int key_column = 0;
 
   /// The value of a key, or nullptr.
   const YamlValue* find(std::string_view key) const;
@@ -42,6 +44,7 @@ class Faults {
   /// Records "file:line:column: `path`: message".
   void add(const YamlValue& at, const std::string& path, const std::string& message);
   bool empty() const { return messages_.empty(); }
+  std::size_t count() const { return messages_.size(); }
   const std::string& file() const { return file_; }
   /// Throws one kUsage error that lists every fault, one a line; returns when there is none.
   void throw_if_any() const;
@@ -100,9 +103,15 @@ class MapReader {
   Faults& faults() { return *faults_; }
 
  private:
+  struct Empty {};  // the reader of an absent map
+  MapReader(Empty, std::string path, Faults& faults, bool muted);
+  std::string path_of(const std::string& key) const;
+  const YamlValue* optional_value(const std::string& key);
+
   const YamlValue* value_;
   std::string path_;
   Faults* faults_;
+  bool muted_ = false;  // the map itself is faulty: what it lacks is no further fault
   std::vector<std::string> known_;
 };
 
