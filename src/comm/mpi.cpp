@@ -271,7 +271,7 @@ std::string MpiSession::library_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
-  return std::string(text.data(), static_cast<std::size_t>(length));
+  return text.data();  // some libraries count the final zero in `length`
 }
 
 std::vector<RankLocation> discover_locations(Comm& world,
