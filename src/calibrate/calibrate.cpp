@@ -28,7 +28,7 @@ constexpr double kReferenceRows = 1024.0;  // non_gemm_batch_cal
 constexpr double kUsableMemory = 0.9;
 // Efficiencies relative to measured rates; caches lift them above 1. hw.yaml refuses what lies
 // outside.
-constexpr double kAcceptedGemmRms = 0.5;
+constexpr double kAcceptedRms = 0.5;
 constexpr double kLeastEfficiency = 1e-3;
 constexpr double kMostEfficiency = 4.0;
 
@@ -81,8 +81,8 @@ void log_points(const char* what, const std::vector<TimedPoint>& points) {
   }
 }
 
-void warn_of_scatter(const char* what, const FitQuality& quality, double accepted) {
-  if (quality.relative_rms > accepted) {
+void warn_of_scatter(const Comm& world, const char* what, const FitQuality& quality) {
+  if (world.rank() == 0 && quality.relative_rms > kAcceptedRms) {
     spdlog::warn("{}: the fit misses its points by {:.0f} % (RMS); was the machine busy?",
                  what,
                  100.0 * quality.relative_rms);
@@ -102,7 +102,7 @@ void calibrate_gemm(Calibration& run) {
                                 .weight_bytes = parameters * sizeof(float),
                                 .memory_bytes_per_s = profile.memory_bandwidth},
                                times);
-  warn_of_scatter("matrix products", fit.quality, kAcceptedGemmRms);
+  warn_of_scatter(run.world, "matrix products", fit.quality);
   profile.flops_per_gpu = fit.flop_per_s;
   profile.gemm_m_half = fit.m_half;
   profile.decode_bw_eff = std::max(fit.bandwidth_eff, kLeastEfficiency);

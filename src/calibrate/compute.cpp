@@ -49,9 +49,10 @@ std::array<std::pair<std::int64_t, std::int64_t>, 4> layer_matrices(const ModelS
            {model.hidden_dim, model.ffn_dim}}};
 }
 
+// From two rows on: a single row is a matrix-vector product, another kernel than batches get.
 std::vector<std::int64_t> row_counts(const CalibrationEffort& effort) {
   std::vector<std::int64_t> rows;
-  for (std::int64_t count = 1; count <= effort.most_rows; count *= 2) {
+  for (std::int64_t count = 2; count <= effort.most_rows; count *= 2) {
     rows.push_back(count);
   }
   return rows;

@@ -110,7 +110,7 @@ GemmFit fit_gemm(const GemmShape& shape, std::span<const TimedPoint> points) {
   // Points at the floor say nothing about the affine branch; 10 % above it is beyond noise.
   std::vector<TimedPoint> affine;
   for (const TimedPoint& point : points) {
-    if (point.x > 1.0 && point.seconds > 1.1 * floor_s) {
+    if (point.seconds > 1.1 * floor_s) {
       affine.push_back(point);
     }
   }
