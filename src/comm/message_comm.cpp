@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -68,10 +69,21 @@ void copy_values(const Bytes& message, std::span<T> values) {
 template <typename T>
 void add_values(const Bytes& message, std::span<T> sum) {
   check_length(message, sum);
-  for (std::size_t i = 0; i < sum.size(); ++i) {
-    T value;
-    std::memcpy(&value, message.data() + i * sizeof(T), sizeof(T));
-    sum[i] += value;
+  // Blocks of a fixed size in a buffer of their own: the compiler can add them in vector registers.
+  constexpr std::size_t kBlock = 256;
+  std::array<T, kBlock> values{};
+  std::size_t begin = 0;
+  for (; begin + kBlock <= sum.size(); begin += kBlock) {
+    std::memcpy(values.data(), message.data() + begin * sizeof(T), sizeof(values));
+    T* target = sum.data() + begin;
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      target[i] += values[i];
+    }
+  }
+  const std::size_t rest = sum.size() - begin;
+  std::memcpy(values.data(), message.data() + begin * sizeof(T), rest * sizeof(T));
+  for (std::size_t i = 0; i < rest; ++i) {
+    sum[begin + i] += values[i];
   }
 }
 
