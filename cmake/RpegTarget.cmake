@@ -4,6 +4,11 @@ if(RPEG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${RPEG_CCACHE})
 endif()
 
+# GCC 12 with AVX-512 copies the constant {1.0, 1.0, 0.0, 0.0} as {1.0, 1.0, 1.0, 1.0}: it takes the
+# trimmed zeros of a 32-byte integer constant for repetitions. 16-byte moves are not affected.
+include(CheckCXXCompilerFlag)
+check_cxx_compiler_flag("-mmove-max=128 -mstore-max=128" RPEG_HAS_MOVE_MAX)
+
 function(rpeg_configure_target target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
@@ -15,6 +20,9 @@ function(rpeg_configure_target target)
   endif()
   if(RPEG_NATIVE)
     target_compile_options(${target} PRIVATE -march=native)
+    if(RPEG_HAS_MOVE_MAX)
+      target_compile_options(${target} PRIVATE -mmove-max=128 -mstore-max=128)
+    endif()
   endif()
   if(RPEG_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${RPEG_SANITIZE} -fno-omit-frame-pointer

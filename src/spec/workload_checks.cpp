@@ -36,20 +36,27 @@ void check_samples(const WorkloadConfig& config, MapReader& reader) {
 
 void check_minibatches(const WorkloadConfig& config, MapReader& reader) {
   const WorkloadSpec& workload = config.workload;
+  const bool is_dpo = config.policy.algorithm == Algorithm::kDpo;
+  const std::int64_t units = is_dpo ? workload.batch_size : workload.sequences();
   const std::int64_t minibatches = config.policy.minibatches;
-  if (workload.sequences() % minibatches != 0) {
-    reader.fault("minibatches",
-                 fmt::format("batch_size {} x samples_per_prompt {} = {} sequences do not divide "
-                             "into {} equal mini-batches ({} x {} = {}, {} left over)",
-                             workload.batch_size,
-                             workload.samples_per_prompt,
-                             workload.sequences(),
-                             minibatches,
-                             minibatches,
-                             workload.sequences() / minibatches,
-                             workload.sequences() / minibatches * minibatches,
-                             workload.sequences() % minibatches));
+  if (units % minibatches == 0) {
+    return;
   }
+  const std::string what =
+      is_dpo ? fmt::format("batch_size {} pairs do", units)
+             : fmt::format("batch_size {} x samples_per_prompt {} = {} sequences do",
+                           workload.batch_size,
+                           workload.samples_per_prompt,
+                           units);
+  const std::int64_t each = units / minibatches;
+  reader.fault("minibatches",
+               fmt::format("{} not divide into {} equal mini-batches ({} x {} = {}, {} left over)",
+                           what,
+                           minibatches,
+                           minibatches,
+                           each,
+                           minibatches * each,
+                           units % minibatches));
 }
 
 void check_models(const WorkloadConfig& config, MapReader& models) {

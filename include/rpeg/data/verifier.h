@@ -29,7 +29,15 @@ struct VerifierInput {
   bool stopped = false;       ///< the response ended with a stop token
 };
 
-/// Reward of one response in [0, 1]. Never throws for any response text.
+/// Throws kUsage when the verifier cannot work: a pattern that is missing or does not compile.
+void check_verifier(const VerifierSpec& spec);
+
+/// Throws kUsage when no response could earn a reward because of this ground truth: no number for
+/// gsm8k, nothing to copy.
+void check_answer(const VerifierSpec& spec, std::string_view answer);
+
+/// Reward of one response in [0, 1]. Never throws for any response text, given a spec that
+/// `check_verifier` accepts; a regex search beyond PCRE2's limits counts as no match.
 double verify(const VerifierSpec& spec, const VerifierInput& input);
 
 }  // namespace rpeg

@@ -16,15 +16,18 @@ class Tokenizer {
  public:
   /// Reads `tokenizer.json` (the file or the directory that holds it). Throws kUsage naming the
   /// file and the part for anything that would make ids differ from the reference implementation.
+  /// The parts `truncation` and `padding` are not applied.
   static Tokenizer load(const std::filesystem::path& path);
 
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  /// Token ids of a UTF-8 text; with `add_special_tokens` the post-processor's (BOS) are added.
+  /// Token ids of a UTF-8 text (ill-formed bytes count as U+FFFD); with `add_special_tokens` the
+  /// post-processor's (BOS) are added. Spellings of added tokens in the text become those tokens.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens = true) const;
-  /// Text of ids; special tokens are left out when `skip_special_tokens`.
+  /// Text of ids, always valid UTF-8; special tokens are left out when `skip_special_tokens`, ids
+  /// without a token (models pad their vocabularies) always.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens = true) const;
   /// One more than the largest id.
   std::int64_t vocab_size() const;

@@ -62,6 +62,7 @@ TEST(WriteFileAtomic, NamesTheRegularFileThatIsNotADirectory) {
 
 TEST(Nearest, SuggestsSlipsOnly) {
   EXPECT_EQ(nearest("stag_windw", {"t_init", "stag_window"}), "stag_window");
+  EXPECT_EQ(nearest("gpro", {"ppo", "grpo", "dpo"}), "grpo");
   EXPECT_EQ(nearest("completely_else", {"t_init", "stag_window"}), "");
 }
 

@@ -1,0 +1,190 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cost/shard.h"
+#include "unit/cost/example.h"
+
+namespace rpeg {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+
+TEST(VertexMemory, CountsStaticBytesPerParameter) {
+  WorkloadConfig config = example_config();
+  const auto elements = static_cast<double>(parameter_count(llama_2_7b(), false));
+  const auto static_bytes = [&](const VertexPlan& plan) {
+    const MemoryUse use = vertex_memory(actor_training(), plan, config, example_profile());
+    return use.weights + use.optimizer;
+  };
+  // bf16 weights, fp32 gradients, master and two moments: 2 + 4 + 12 = 18; sharded 6 + 12/dp.
+  config.optimizer.zero_stage = 0;
+  EXPECT_DOUBLE_EQ(static_bytes(plan_on(1, 4, {4, 1, 1})), 18 * elements);
+  config.optimizer.zero_stage = 1;
+  EXPECT_DOUBLE_EQ(static_bytes(plan_on(1, 4, {4, 1, 1})), (6 + 12 / 4.0) * elements);
+  config.optimizer.zero_stage = 2;
+  EXPECT_DOUBLE_EQ(static_bytes(plan_on(1, 4, {4, 1, 1})), (2 + 16 / 4.0) * elements);
+  config.optimizer.zero_stage = 3;
+  EXPECT_DOUBLE_EQ(static_bytes(plan_on(1, 4, {4, 1, 1})), 18 / 4.0 * elements);
+  config.optimizer.dtype = TrainDtype::kFp32;
+  config.optimizer.zero_stage = 0;
+  EXPECT_DOUBLE_EQ(static_bytes(plan_on(1, 1, {1, 1, 1})), 16 * elements);
+}
+
+TEST(VertexMemory, ReproducesTheStaticBytesOf22BAnd175B) {
+  // 18 · 12Lh²/(tp·pp): Megatron's 22B (48 layers, 6144, tp 8) and 175B (96, 12288, tp 8, pp 8).
+  WorkloadConfig config = example_config();
+  config.optimizer.zero_stage = 0;
+  const auto gib = [&](std::int64_t layers, std::int64_t hidden, std::int64_t heads, int pp) {
+    ModelSpec model = model_of(layers, hidden, 4 * hidden, 1, heads, heads);
+    model.gated_ffn = false;
+    config.models.fill(model);
+    const double matrices = static_cast<double>(layers) / pp * layer_matrix_elements(model, 8);
+    const MemoryUse use =
+        vertex_memory(actor_training(), plan_on(pp, 8, {1, pp, 8}), config, example_profile());
+    // Beside the matrices: norms, and a vocabulary of one token.
+    EXPECT_NEAR((use.weights + use.optimizer) / (18 * matrices), 1.0, 2e-3);
+    return 18 * matrices / kGib;
+  };
+  EXPECT_DOUBLE_EQ(gib(48, 6144, 64, 1), 45.5625);
+  EXPECT_DOUBLE_EQ(gib(96, 12288, 96, 8), 45.5625);
+}
+
+TEST(VertexMemory, HoldsTheKvCacheOfEverySequenceAtItsLongest) {
+  // Bytes a token: 524 288 (7B), 327 680 (70B), 131 072 (Llama-3-8B).
+  WorkloadConfig config = example_config();
+  const auto per_token = [&](const ModelSpec& model, Parallelism p) {
+    config.models.fill(model);
+    const int gpus = p.gpus();
+    return vertex_memory(generation(), plan_on(1, gpus, p), config, example_profile()).kv_cache /
+           (64.0 / p.dp * 640);
+  };
+  EXPECT_DOUBLE_EQ(per_token(llama_2_7b(), {1, 1, 1}), 524288);
+  EXPECT_DOUBLE_EQ(per_token(llama_2_70b(), {1, 1, 1}), 327680);
+  EXPECT_DOUBLE_EQ(per_token(llama_3_8b(), {1, 1, 1}), 131072);
+  EXPECT_DOUBLE_EQ(per_token(llama_2_70b(), {1, 1, 8}), 327680 / 8.0);
+  EXPECT_DOUBLE_EQ(per_token(llama_2_70b(), {1, 1, 16}), 327680 / 8.0);  // replicated
+  EXPECT_DOUBLE_EQ(per_token(llama_2_7b(), {2, 2, 1}), 524288 / 2.0);
+  config.workload.context_length = 129;  // 641 tokens take 41 pages of 16
+  EXPECT_DOUBLE_EQ(per_token(llama_2_7b(), {1, 1, 1}) * 640, 524288.0 * 656);
+}
+
+TEST(VertexMemory, KeepsTheActivationsOfMicroBatchesInFlight) {
+  WorkloadConfig config = example_config();
+  config.workload.context_length = 1536;  // with the response 2048 tokens
+  // Llama-2-7B, one sequence of 2048 tokens, one layer: the published formula gives
+  // 2·2048·(4·4096 + 2·4096 + 2·4096 + 3·11008) + 4·2048·32 = 257.0 MiB: half of what 4-byte
+  // activations (514.0 MiB measured as 514.56) take.
+  const double layer = 2.0 * 2048 * (8 * 4096 + 3 * 11008) + 4.0 * 2048 * 32;
+  const double inputs = 2.0 * 2048 * 4096;
+  const auto activations = [&](int pp, std::int64_t m) {
+    return vertex_memory(actor_training(), plan_on(1, pp, {1, pp, 1}, m), config, example_profile())
+        .activations;
+  };
+  EXPECT_DOUBLE_EQ(activations(1, 64), 32 * layer);
+  // Stage 0 of 4 keeps min(m, 4) micro-batches of its 8 layers: 32 layers' worth again.
+  EXPECT_DOUBLE_EQ(activations(4, 64), 32 * layer);
+  EXPECT_DOUBLE_EQ(activations(4, 32), 32 * layer * 2);
+  config.workload.batch_size = 2;
+  EXPECT_DOUBLE_EQ(activations(4, 2), 2 * 8 * layer);
+  config.workload.batch_size = 64;
+  config.optimizer.recompute = Recompute::kFull;
+  EXPECT_DOUBLE_EQ(activations(1, 64), 32 * inputs + layer);
+  config.optimizer.recompute = Recompute::kSelective;
+  EXPECT_LT(activations(1, 64), 32 * layer);
+  config.optimizer.recompute = Recompute::kNone;
+  config.optimizer.dtype = TrainDtype::kFp32;
+  EXPECT_NEAR(activations(1, 64) / 32 / (1024 * 1024), 514.0, 0.5);
+}
+
+TEST(VertexMemory, HasLogitsOnlyWithALanguageModelHead) {
+  const WorkloadConfig config = example_config();
+  const VertexPlan plan = plan_on(1, 1, {1, 1, 1}, 64);
+  // One sequence, 512 response tokens, 32 000 logits: bf16, fp32, and the gradient of training.
+  EXPECT_DOUBLE_EQ(vertex_memory(reference(), plan, config, example_profile()).logits,
+                   6.0 * 512 * 32000);
+  EXPECT_DOUBLE_EQ(vertex_memory(value(), plan, config, example_profile()).logits, 0.0);
+  EXPECT_DOUBLE_EQ(vertex_memory(critic_training(), plan, config, example_profile()).logits, 0.0);
+}
+
+/// GRPO with a verifier and no reference: g_pi and t_pi.
+WorkloadConfig two_vertices() {
+  WorkloadConfig config = example_config();
+  config.policy.algorithm = Algorithm::kGrpo;
+  config.policy.reward = RewardSource::kVerifier;
+  config.policy.kl_reference = false;
+  return config;
+}
+
+PricedPlan price(const WorkloadConfig& config, const Plan& plan, const HardwareProfile& profile) {
+  return price_plan(plan, build_graph(config.policy, plan.structure), config, profile);
+}
+
+TEST(PlanMemory, CountsASharedCopyOnce) {
+  const WorkloadConfig config = two_vertices();
+  const HardwareProfile profile = example_profile();
+  const auto weights = 2.0 * static_cast<double>(parameter_count(llama_2_7b(), false));
+  const VertexPlan a = plan_on(1, 4, {4, 1, 1}, 16);
+  EXPECT_DOUBLE_EQ(price(config, {{}, {a, a}}, profile).memory[0].weights, weights);
+  // Another layout on the same GPUs is another copy.
+  const VertexPlan b = plan_on(1, 4, {1, 1, 4}, 16);
+  EXPECT_NEAR(
+      price(config, {{}, {b, a}}, profile).memory[0].weights, 1.25 * weights, 1e-3 * weights);
+  // τ = 1: the consumer reads one version while the next one arrives.
+  EXPECT_DOUBLE_EQ(price(config, {{.tau_actor = 1}, {a, a}}, profile).memory[0].weights,
+                   3 * weights);
+}
+
+TEST(PlanMemory, NeverSharesTheReferenceWithTheActor) {
+  WorkloadConfig config = two_vertices();
+  config.policy.kl_reference = true;
+  const VertexPlan a = plan_on(1, 4, {4, 1, 1}, 16);
+  const auto weights = 2.0 * static_cast<double>(parameter_count(llama_2_7b(), false));
+  EXPECT_DOUBLE_EQ(price(config, {{}, {a, a, a}}, example_profile()).memory[0].weights,
+                   2 * weights);
+}
+
+TEST(PlanMemory, AddsResidencyAndTakesTheLargestWorkingMemory) {
+  const WorkloadConfig config = two_vertices();
+  HardwareProfile profile = example_profile();
+  profile.reserve_bytes = 1e9;
+  const VertexPlan a = plan_on(1, 4, {4, 1, 1}, 16);
+  const MemoryUse alone_g = vertex_memory(generation(), a, config, profile);
+  const MemoryUse alone_t = vertex_memory(actor_training(), a, config, profile);
+  const PricedPlan priced = price(config, {{}, {a, a}}, profile);
+  const auto dynamic = [](const MemoryUse& use) {
+    return use.activations + use.kv_cache + use.logits;
+  };
+  EXPECT_DOUBLE_EQ(
+      priced.peak_bytes,
+      alone_t.weights + alone_t.optimizer + std::max(dynamic(alone_g), dynamic(alone_t)) + 1e9);
+  // On different GPUs each has what it has alone.
+  VertexPlan elsewhere = a;
+  elsewhere.placement.nodes = {3, 3};
+  const PricedPlan apart = price(config, {{}, {a, elsewhere}}, profile);
+  EXPECT_DOUBLE_EQ(apart.memory[0].total, alone_g.total);
+  EXPECT_DOUBLE_EQ(apart.memory[1].total, alone_t.total);
+}
+
+TEST(PlanMemory, ReportsOverflowPerGpuAndNamesTheWorst) {
+  const WorkloadConfig config = two_vertices();  // 2 racks · 8 nodes · 4 GPUs = 64 GPUs
+  HardwareProfile profile = example_profile();
+  const VertexPlan a = plan_on(1, 4, {4, 1, 1}, 16);
+  VertexPlan b = a;
+  b.placement.nodes = {3, 3};
+  const Plan plan{{}, {a, b}};
+  EXPECT_EQ(price(config, plan, profile).overflow, 0.0);
+  EXPECT_EQ(price(config, plan, profile).overflow_text, "");
+  const double need = price(config, plan, profile).memory[1].total;
+  profile.memory_per_gpu = need / 1.5;
+  const PricedPlan priced = price(config, plan, profile);
+  ASSERT_LT(priced.memory[0].total, profile.memory_per_gpu);
+  EXPECT_NEAR(priced.overflow, 4 * 0.5 / 64, 1e-12);  // four GPUs are 50 % over
+  EXPECT_THAT(priced.overflow_text, HasSubstr("GPU r0 n3 g0 needs"));
+  EXPECT_THAT(priced.overflow_text, HasSubstr("t_pi weights"));
+  EXPECT_THAT(priced.overflow_text, HasSubstr("while t_pi runs: activations"));
+}
+
+}  // namespace
+}  // namespace rpeg
