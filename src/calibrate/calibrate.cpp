@@ -7,7 +7,9 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <charconv>
+#include <array>
+#include <chrono>
+#include <ctime>
 #include <fstream>
 
 #include "calibrate/compute.h"
@@ -29,6 +31,8 @@ constexpr double kUsableMemory = 0.9;
 // Efficiencies relative to measured rates; caches lift them above 1. hw.yaml refuses what lies
 // outside.
 constexpr double kAcceptedRms = 0.5;
+// Waiting for the other ranks between points takes some of the rest.
+constexpr double kLeastCoreShare = 0.75;
 constexpr double kLeastEfficiency = 1e-3;
 constexpr double kMostEfficiency = 4.0;
 
@@ -89,14 +93,33 @@ void warn_of_scatter(const Comm& world, const char* what, const FitQuality& qual
   }
 }
 
+double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+/// Says so when the ranks had to share their cores: times are then those of a busy machine.
+void warn_of_busy_cores(Comm& world, double processor_s, double wall_s) {
+  const double share = mean_over_ranks(world, processor_s / wall_s);
+  if (world.rank() == 0 && share < kLeastCoreShare) {
+    spdlog::warn(
+        "a rank got {:.0f} % of a core while it computed: other programs are running, or there are "
+        "more ranks than cores; what is measured now holds for that situation only",
+        100.0 * share);
+  }
+}
+
 void calibrate_gemm(Calibration& run) {
   run.begin("memory bandwidth");
   HardwareProfile& profile = run.profile;
   profile.memory_bandwidth = read_bandwidth(run.world, run.model(), run.effort);
   run.begin("matrix products");
   const double parameters = layer_matrix_parameters(run.model());
+  const auto start = std::chrono::steady_clock::now();
+  const double processor_start_s = processor_seconds();
   const std::vector<TimedPoint> times =
       gemm_times(run.world, run.model(), run.effort, run.announcer());
+  warn_of_busy_cores(
+      run.world,
+      processor_seconds() - processor_start_s,
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   log_points("gemm", times);
   const GemmFit fit = fit_gemm({.flop_per_row = 2.0 * parameters,
                                 .weight_bytes = parameters * sizeof(float),
