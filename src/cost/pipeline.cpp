@@ -6,7 +6,8 @@ namespace rpeg {
 
 MicroBatches cut_micro_batches(std::int64_t units, std::int64_t count) {
   const std::int64_t larger = units % count;
-  const double small = static_cast<double>(units / count);
+  const std::int64_t size = units / count;
+  const auto small = static_cast<double>(size);
   if (larger == 0) return {small, static_cast<double>(count), small, 0.0};
   return {small + 1.0, static_cast<double>(larger), small, static_cast<double>(count - larger)};
 }

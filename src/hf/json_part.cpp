@@ -96,7 +96,9 @@ std::int64_t JsonPart::integer() const {
   constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (!value_->is_number_integer() ||
       (value_->is_number_unsigned() && value_->get<std::uint64_t>() > kMax)) {
-    fail(fmt::format("an integer was expected, found {}", value_->dump()));
+    // dump() recurses: never on arrays and objects, which may be nested without end.
+    fail(fmt::format("an integer was expected, found {}",
+                     value_->is_number() ? value_->dump() : value_->type_name()));
   }
   return value_->get<std::int64_t>();
 }

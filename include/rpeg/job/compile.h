@@ -23,11 +23,22 @@ Job compile_job(const JobConfig& config,
 /// waiting ranks, or the first inconsistency, named by rank, instruction and vertex.
 void check_programs(const Job& job, int iterations);
 
-/// Text of mpirun.sh: starts rpeg-run on the right number of ranks without a batch system.
-std::string mpirun_script(const Job& job, const std::filesystem::path& run_yaml);
-/// Text of submit.sbatch.
-std::string sbatch_script(const Job& job, const std::filesystem::path& run_yaml);
-/// Text of summary.md: what runs where, memory, expected step time.
+/// Throws kUsage naming the first input file (`input_digests`) that changed since the compilation.
+/// Of a weights file the header and the size are compared.
+void check_inputs(const Job& job);
+
+/// Where the scripts find things.
+struct ScriptPaths {
+  std::filesystem::path run_yaml;  ///< absolute
+  std::filesystem::path rpeg_run;  ///< the executable beside rpeg-jobplan; used when it exists
+};
+/// Text of mpirun.sh: starts rpeg-run on the right number of ranks without a batch system. Further
+/// arguments of the script go to rpeg-run, those in the variable MPIRUN_ARGS to mpirun.
+std::string mpirun_script(const Job& job, const ScriptPaths& paths);
+/// Text of submit.sbatch: nodes and tasks as the plan places them, the keys of `slurm`, srun with
+/// PMIx.
+std::string sbatch_script(const Job& job, const ScriptPaths& paths);
+/// Text of summary.md: what runs where, memory, messages, expected step time.
 std::string job_summary(const Job& job);
 
 }  // namespace rpeg

@@ -119,6 +119,20 @@ SequenceRange minibatch_sequences(std::int64_t sequences, std::int64_t minibatch
 std::vector<SequenceRange> intersect(const std::vector<SequenceRange>& a,
                                      const std::vector<SequenceRange>& b);
 
+/// Number of sequences in a list of ranges.
+std::int64_t sequence_count(const std::vector<SequenceRange>& ranges);
+
+/// Bytes of a message with `sequences` sequences that all have `generation_length` tokens.
+std::int64_t message_capacity_bytes(Payload payload,
+                                    std::int64_t sequences,
+                                    std::int64_t generation_length);
+
+/// Ranks of a vertex in dp order: element i runs replica i.
+std::vector<int> vertex_ranks(const Job& job, VertexId vertex);
+
+const char* to_string(InstructionKind kind);  ///< generate, infer, train, send, receive, …
+const char* to_string(Payload payload);       ///< rollout, score, values, …
+
 /// run.yaml: written with a digest of its content, refused when content and digest disagree.
 std::string job_text(const Job& job, const Provenance* provenance);
 Job load_job(const std::filesystem::path& path);

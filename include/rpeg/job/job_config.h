@@ -74,7 +74,7 @@ struct SamplingConfig {
 /// Output folders and files; relative ones are below the output directory given to rpeg-jobplan.
 struct RuntimeConfig {
   std::filesystem::path trace_dir;    ///< "" : no trace
-  std::filesystem::path metrics_dir;  ///< metrics.jsonl
+  std::filesystem::path metrics_dir;  ///< metrics.jsonl; "metrics" unless job.yaml says otherwise
   std::filesystem::path save_dir;     ///< trained actor (and critic) as Hugging Face directories
   std::filesystem::path rollouts;     ///< JSONL of every rollout; "": none
 };
@@ -102,13 +102,20 @@ struct JobConfig {
   std::optional<std::uint64_t> seed;  ///< absent: the plan's
 };
 
-/// Reads job.yaml for the algorithm of its plan; throws kUsage listing every fault. Blocks of other
-/// algorithms are warnings (appended to `warnings`), keys of features this version does not have
-/// are errors that say so.
-JobConfig load_job_config(const std::filesystem::path& path, std::vector<std::string>& warnings);
+/// Reads job.yaml for the algorithm of its plan (`plan_override` instead of its `plan:` key when
+/// not empty); throws kUsage listing every fault. `train.*.epochs` and `minibatches` default to the
+/// plan's. Blocks of other algorithms are warnings (appended to `warnings`), keys of features this
+/// version does not have are errors that say so.
+JobConfig load_job_config(const std::filesystem::path& path,
+                          std::vector<std::string>& warnings,
+                          const std::filesystem::path& plan_override = {});
 
-/// Learning-rate factor of iteration k (0-based): linear warm-up, then constant, linear or cosine
-/// decay to 0 at `iterations`.
+/// The directory that holds a model's config.json and tokenizer.json: the actor's for a critic that
+/// starts from the actor's trunk. The job must have the model.
+const std::filesystem::path& model_directory(const JobConfig& config, ModelRole role);
+
+/// Learning-rate factor of iteration k (0-based): linear warm-up (k + 1) / warmup, then constant,
+/// linear or cosine decay to 0 at `iterations`.
 double schedule_factor(const TrainConfig& train, std::int64_t iteration);
 
 }  // namespace rpeg

@@ -278,14 +278,40 @@ TEST(TokenizerFuzz, ChangedValuesNeverCrash) {
   }
 }
 
-TEST(TokenizerFuzz, DeepNestingIsRefused) {
-  std::string nested = R"({"type": "NFC"})";
-  for (int depth = 0; depth < 2000; ++depth) {
-    nested = R"({"type": "Sequence", "normalizers": [)" + nested + "]}";
+/// The document `small` with `value` (JSON text) in place of what `key` holds.
+std::string small_with(const std::string& key, const std::string& value) {
+  const std::string document = small().dump();
+  const std::string null_part = "\"" + key + "\":null";
+  const std::size_t at = document.find(null_part);
+  return document.substr(0, at) + "\"" + key + "\":" + value +
+         document.substr(at + null_part.size());
+}
+
+void expect_refused(const std::string& content, const std::string& complaint) {
+  try {
+    (void)load_text(content);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_THAT(error.message(), HasSubstr(complaint));
   }
-  json document = small();
-  document["normalizer"] = json::parse(nested);
-  EXPECT_THAT(message_of(document), HasSubstr("nested too deeply"));
+}
+
+TEST(TokenizerFuzz, DeepNestingIsRefused) {
+  std::string sequences = R"({"type":"NFC"})";
+  for (int depth = 0; depth < 2000; ++depth) {
+    sequences = R"({"type":"Sequence","normalizers":[)" + sequences + "]}";
+  }
+  expect_refused(small_with("normalizer", sequences), "nested too deeply");
+  const std::string arrays = std::string(300'000, '[') + std::string(300'000, ']');
+  expect_refused(small_with("normalizer", arrays), "normalizer: an object was expected");
+  const std::string split =
+      R"({"type":"Split","pattern":{"String":" "},"behavior":)" + arrays + "}";
+  expect_refused(small_with("pre_tokenizer", split), "pre_tokenizer.behavior: a string");
+  expect_refused(small_with("dropout", arrays), "model.dropout");
+  const auto directory = scratch("deep");
+  write_file_atomic(directory / "config.json", R"({"eos_token_id": [)" + arrays + "]}");
+  EXPECT_THROW((void)load_stop_tokens(directory), Error);
 }
 
 TEST(StopTokens, ComeFromTheGenerationConfigFirst) {

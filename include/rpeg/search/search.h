@@ -1,0 +1,63 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "rpeg/search/evaluation.h"
+
+namespace rpeg {
+
+/// Evaluations of a search without --evals, --time or optimizer.evals.
+inline constexpr std::int64_t kDefaultEvaluations = 20000;
+
+/// A look at a running search.
+struct SearchProgress {
+  double elapsed_s = 0.0;
+  double total_s = 0.0;  ///< 0: the search is limited by evaluations
+  std::int64_t evaluations = 0;
+  std::int64_t total_evaluations = 0;
+  double temperature = 0.0;   ///< mean over the running chains
+  double tokens_per_s = 0.0;  ///< of the best plan so far; 0: none fits yet
+};
+
+struct SearchOptions {
+  std::optional<std::int64_t> evaluations;  ///< total over the chains
+  std::optional<double> time_s;             ///< wall clock; overrides optimizer.evals
+  int threads = 0;                          ///< 0: as many as the hardware runs at once
+  const std::atomic<bool>* stop = nullptr;  ///< when it becomes true the search ends early
+  std::function<void(const SearchProgress&)> progress;  ///< called a few times a second
+};
+
+enum class SearchEnd { kBudget, kTime, kStopped, kNoNeighbours };
+
+struct SearchStatistics {
+  double wall_s = 0.0;
+  std::int64_t evaluations = 0;  ///< candidates priced, cache hits included
+  std::int64_t budget = 0;       ///< evaluations asked for, or derived from the time
+  bool budget_from_time = false;
+  bool budget_is_default = false;
+  std::int64_t hits = 0;
+  std::int64_t misses = 0;
+  std::int64_t restarts = 0;
+  std::int64_t chains = 0;
+  SearchEnd end = SearchEnd::kBudget;
+};
+
+struct SearchResult {
+  Evaluation greedy;      ///< may not fit
+  Evaluation concurrent;  ///< may not fit
+  Evaluation best;        ///< fits
+  SearchStatistics statistics;
+};
+
+/// Simulated annealing from the baselines, in optimizer.chains independent chains. The plan depends
+/// on the configuration, its seed and the number of evaluations, never on threads or their timing
+/// (unless time or `stop` cut the search short). Throws kInfeasible with the tightest violation
+/// when no plan fits.
+SearchResult search_plan(const WorkloadConfig& config,
+                         const HardwareProfile& profile,
+                         const SearchOptions& options);
+
+}  // namespace rpeg

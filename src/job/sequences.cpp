@@ -1,0 +1,114 @@
+#include <algorithm>
+
+#include "job/layout.h"
+#include "rpeg/base/error.h"
+#include "rpeg/job/job.h"
+
+namespace rpeg {
+namespace {
+
+/// Appends a range, joined to the last one when they touch.
+void append(std::vector<SequenceRange>* out, SequenceRange range) {
+  if (range.first >= range.last) {
+    return;
+  }
+  if (!out->empty() && out->back().last >= range.first) {
+    out->back().last = std::max(out->back().last, range.last);
+  } else {
+    out->push_back(range);
+  }
+}
+
+}  // namespace
+
+SequenceRange minibatch_sequences(std::int64_t sequences,
+                                  std::int64_t minibatches,
+                                  std::int64_t j) {
+  check(minibatches >= 1 && j >= 0 && j < minibatches, "job: no such mini-batch");
+  const std::int64_t size = sequences / minibatches;
+  const std::int64_t larger = sequences % minibatches;
+  const std::int64_t first = j * size + std::min(j, larger);
+  return {first, first + size + (j < larger ? 1 : 0)};
+}
+
+std::vector<SequenceRange> owned_sequences(
+    Op op, std::int64_t sequences, std::int64_t minibatches, int dp, int replica) {
+  const std::int64_t parts = op == Op::kTrain ? minibatches : 1;
+  std::vector<SequenceRange> owned;
+  for (std::int64_t j = 0; j < parts; ++j) {
+    const SequenceRange batch = minibatch_sequences(sequences, parts, j);
+    const auto [first, last] = replica_sequences(batch.last - batch.first, dp, replica);
+    owned.push_back({batch.first + first, batch.first + last});
+  }
+  return owned;
+}
+
+std::vector<SequenceRange> intersect(const std::vector<SequenceRange>& a,
+                                     const std::vector<SequenceRange>& b) {
+  std::vector<SequenceRange> both;
+  auto x = a.begin();
+  auto y = b.begin();
+  while (x != a.end() && y != b.end()) {
+    append(&both, {std::max(x->first, y->first), std::min(x->last, y->last)});
+    if (x->last < y->last) {
+      ++x;
+    } else {
+      ++y;
+    }
+  }
+  return both;
+}
+
+std::vector<SequenceRange> subtract(const std::vector<SequenceRange>& a,
+                                    const std::vector<SequenceRange>& b) {
+  std::vector<SequenceRange> rest;
+  auto hole = b.begin();
+  for (SequenceRange range : a) {
+    while (hole != b.end() && hole->last <= range.first) {
+      ++hole;
+    }
+    for (auto it = hole; it != b.end() && it->first < range.last; ++it) {
+      append(&rest, {range.first, it->first});
+      range.first = std::max(range.first, it->last);
+    }
+    append(&rest, range);
+  }
+  return rest;
+}
+
+std::vector<SequenceRange> unite(const std::vector<SequenceRange>& a,
+                                 const std::vector<SequenceRange>& b) {
+  std::vector<SequenceRange> sorted(a.size() + b.size());
+  std::merge(a.begin(), a.end(), b.begin(), b.end(), sorted.begin());
+  std::vector<SequenceRange> all;
+  for (const SequenceRange& range : sorted) {
+    append(&all, range);
+  }
+  return all;
+}
+
+std::int64_t sequence_count(const std::vector<SequenceRange>& ranges) {
+  std::int64_t count = 0;
+  for (const SequenceRange& range : ranges) {
+    count += range.last - range.first;
+  }
+  return count;
+}
+
+std::int64_t message_capacity_bytes(Payload payload,
+                                    std::int64_t sequences,
+                                    std::int64_t generation_length) {
+  switch (payload) {
+    case Payload::kRollout:  // length, stopped, and a token and a log-probability per position
+      return sequences * (4 + 4 + 8 * generation_length);
+    case Payload::kScore:
+      return sequences * 8;
+    case Payload::kValues:
+    case Payload::kRefLogprobs:
+    case Payload::kActorLogprobs:
+      return sequences * 4 * generation_length;
+  }
+  return 0;
+}
+
+}  // namespace rpeg
