@@ -28,11 +28,11 @@ constexpr std::array<const char*, kTiers> kTierName = {
 constexpr double kReferenceRows = 1024.0;  // non_gemm_batch_cal
 // Share of a node's memory that its ranks may plan with; the rest is the system's.
 constexpr double kUsableMemory = 0.9;
+// Worse than these, the user is warned. Waiting for other ranks between points costs some share.
+constexpr double kAcceptedRms = 0.5;
+constexpr double kLeastCoreShare = 0.75;
 // Efficiencies relative to measured rates; caches lift them above 1. hw.yaml refuses what lies
 // outside.
-constexpr double kAcceptedRms = 0.5;
-// Waiting for the other ranks between points takes some of the rest.
-constexpr double kLeastCoreShare = 0.75;
 constexpr double kLeastEfficiency = 1e-3;
 constexpr double kMostEfficiency = 4.0;
 
@@ -97,12 +97,12 @@ double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_P
 
 /// Says so when the ranks had to share their cores: times are then those of a busy machine.
 void warn_of_busy_cores(Comm& world, double processor_s, double wall_s) {
-  const double share = mean_over_ranks(world, processor_s / wall_s);
-  if (world.rank() == 0 && share < kLeastCoreShare) {
+  const double core_share = mean_over_ranks(world, processor_s / wall_s);
+  if (world.rank() == 0 && core_share < kLeastCoreShare) {
     spdlog::warn(
         "a rank got {:.0f} % of a core while it computed: other programs are running, or there are "
         "more ranks than cores; what is measured now holds for that situation only",
-        100.0 * share);
+        100.0 * core_share);
   }
 }
 
