@@ -4,11 +4,6 @@ if(RPEG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${RPEG_CCACHE})
 endif()
 
-# GCC 12 with AVX-512 copies the constant {1.0, 1.0, 0.0, 0.0} as {1.0, 1.0, 1.0, 1.0}: it takes the
-# trimmed zeros of a 32-byte integer constant for repetitions. 16-byte moves are not affected.
-include(CheckCXXCompilerFlag)
-check_cxx_compiler_flag("-mmove-max=128 -mstore-max=128" RPEG_HAS_MOVE_MAX)
-
 function(rpeg_configure_target target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
@@ -20,8 +15,11 @@ function(rpeg_configure_target target)
   endif()
   if(RPEG_NATIVE)
     target_compile_options(${target} PRIVATE -march=native)
-    if(RPEG_HAS_MOVE_MAX)
-      target_compile_options(${target} PRIVATE -mmove-max=128 -mstore-max=128)
+    # GCC 12 with AVX-512 copies the constant {1.0, 1.0, 0.0, 0.0} as {1.0, 1.0, 1.0, 1.0}: it takes
+    # the trimmed zeros of a 32-byte integer constant for repetitions. This keeps its own moves and
+    # loops to 16 bytes, which are not affected; intrinsics (Eigen's) stay as wide as they are.
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+      target_compile_options(${target} PRIVATE -mprefer-vector-width=128)
     endif()
   endif()
   if(RPEG_SANITIZE)

@@ -146,6 +146,7 @@ void check_coverage(const fs::path& file,
                     std::int64_t data_begin,
                     std::int64_t actual_bytes) {
   std::vector<const std::pair<const std::string, SafetensorsEntry>*> order;
+  order.reserve(entries.size());
   for (const auto& item : entries) {
     order.push_back(&item);
   }

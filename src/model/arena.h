@@ -14,7 +14,8 @@ class Arena {
  public:
   Arena() = default;
 
-  /// Serves from `storage`, grown if it is smaller than `measured` was asked for.
+  /// Serves from `storage`, which first grows to hold what `measured` was asked for; growing loses
+  /// its content.
   Arena(std::vector<T>& storage, const Arena& measured) {
     const auto needed = static_cast<std::size_t>(measured.used_ + kGrain);
     if (storage.size() < needed) {

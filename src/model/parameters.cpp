@@ -183,6 +183,7 @@ void save_hf_directory(const std::filesystem::path& directory,
   }
   write_file_atomic(directory / "config.json", hf_config_text(spec));
   std::vector<TensorView> tensors;
+  tensors.reserve(layout.tensors.size());
   for (const ParameterTensor& tensor : layout.tensors) {
     tensors.push_back({tensor.name,
                        tensor.shape,

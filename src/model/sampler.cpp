@@ -1,7 +1,9 @@
 #include "model/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "rpeg/base/rng.h"

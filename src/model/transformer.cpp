@@ -276,23 +276,43 @@ std::vector<T> forward_logits(const Model<T>& model, const PackedBatch& batch) {
   return logits;
 }
 
-#define RPEG_INSTANTIATE_TRANSFORMER(T)                                                        \
-  template void forward_scores(                                                                \
-      const Model<T>&, const PackedBatch&, T, Activations<T>&, TokenScores<T>&);               \
-  template void backward_scores(const Model<T>&,                                               \
-                                const PackedBatch&,                                            \
-                                T,                                                             \
-                                Activations<T>&,                                               \
-                                std::span<const T>,                                            \
-                                std::span<const T>,                                            \
-                                std::span<T>);                                                 \
-  template void forward_values(                                                                \
-      const Model<T>&, const PackedBatch&, Activations<T>&, std::vector<T>&);                  \
-  template void backward_values(                                                               \
-      const Model<T>&, const PackedBatch&, Activations<T>&, std::span<const T>, std::span<T>); \
-  template std::vector<T> forward_logits(const Model<T>&, const PackedBatch&);
-RPEG_INSTANTIATE_TRANSFORMER(float)
-RPEG_INSTANTIATE_TRANSFORMER(double)
-#undef RPEG_INSTANTIATE_TRANSFORMER
+template void forward_scores(
+    const Model<float>&, const PackedBatch&, float, Activations<float>&, TokenScores<float>&);
+template void forward_scores(
+    const Model<double>&, const PackedBatch&, double, Activations<double>&, TokenScores<double>&);
+template void backward_scores(const Model<float>&,
+                              const PackedBatch&,
+                              float,
+                              Activations<float>&,
+                              std::span<const float>,
+                              std::span<const float>,
+                              std::span<float>);
+template void backward_scores(const Model<double>&,
+                              const PackedBatch&,
+                              double,
+                              Activations<double>&,
+                              std::span<const double>,
+                              std::span<const double>,
+                              std::span<double>);
+template void forward_values(const Model<float>&,
+                             const PackedBatch&,
+                             Activations<float>&,
+                             std::vector<float>&);
+template void forward_values(const Model<double>&,
+                             const PackedBatch&,
+                             Activations<double>&,
+                             std::vector<double>&);
+template void backward_values(const Model<float>&,
+                              const PackedBatch&,
+                              Activations<float>&,
+                              std::span<const float>,
+                              std::span<float>);
+template void backward_values(const Model<double>&,
+                              const PackedBatch&,
+                              Activations<double>&,
+                              std::span<const double>,
+                              std::span<double>);
+template std::vector<float> forward_logits(const Model<float>&, const PackedBatch&);
+template std::vector<double> forward_logits(const Model<double>&, const PackedBatch&);
 
 }  // namespace rpeg

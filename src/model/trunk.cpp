@@ -329,22 +329,45 @@ void trunk_backward(const Model<T>& model,
       std::span(batch.tokens), spec.hidden_dim, scratch.d_stream, gradient.data());
 }
 
-#define RPEG_INSTANTIATE_TRUNK(T)                                                                  \
-  template LayerActivations<T> place_layer(const ModelSpec&, std::int64_t, bool, Arena<T>&);       \
-  template void project_qkv(const TrunkRows<T>&, std::int64_t, const LayerActivations<T>&);        \
-  template void finish_layer(const TrunkRows<T>&, std::int64_t, const LayerActivations<T>&, T*);   \
-  template TrunkActivations<T> place_trunk(const ModelSpec&, const PackedBatch&, std::vector<T>&); \
-  template TrunkActivations<T> trunk_forward(                                                      \
-      const Model<T>&, const PackedBatch&, Activations<T>&);                                       \
-  template BackwardScratch<T> place_backward(const ModelSpec&, const PackedBatch&, Arena<T>&);     \
-  template void trunk_backward(const Model<T>&,                                                    \
-                               const PackedBatch&,                                                 \
-                               const TrunkActivations<T>&,                                         \
-                               const BackwardScratch<T>&,                                          \
-                               const T*,                                                           \
-                               std::span<T>);
-RPEG_INSTANTIATE_TRUNK(float)
-RPEG_INSTANTIATE_TRUNK(double)
-#undef RPEG_INSTANTIATE_TRUNK
+template LayerActivations<float> place_layer(const ModelSpec&, std::int64_t, bool, Arena<float>&);
+template LayerActivations<double> place_layer(const ModelSpec&, std::int64_t, bool, Arena<double>&);
+template void project_qkv(const TrunkRows<float>&, std::int64_t, const LayerActivations<float>&);
+template void project_qkv(const TrunkRows<double>&, std::int64_t, const LayerActivations<double>&);
+template void finish_layer(const TrunkRows<float>&,
+                           std::int64_t,
+                           const LayerActivations<float>&,
+                           float*);
+template void finish_layer(const TrunkRows<double>&,
+                           std::int64_t,
+                           const LayerActivations<double>&,
+                           double*);
+template TrunkActivations<float> place_trunk(const ModelSpec&,
+                                             const PackedBatch&,
+                                             std::vector<float>&);
+template TrunkActivations<double> place_trunk(const ModelSpec&,
+                                              const PackedBatch&,
+                                              std::vector<double>&);
+template TrunkActivations<float> trunk_forward(const Model<float>&,
+                                               const PackedBatch&,
+                                               Activations<float>&);
+template TrunkActivations<double> trunk_forward(const Model<double>&,
+                                                const PackedBatch&,
+                                                Activations<double>&);
+template BackwardScratch<float> place_backward(const ModelSpec&, const PackedBatch&, Arena<float>&);
+template BackwardScratch<double> place_backward(const ModelSpec&,
+                                                const PackedBatch&,
+                                                Arena<double>&);
+template void trunk_backward(const Model<float>&,
+                             const PackedBatch&,
+                             const TrunkActivations<float>&,
+                             const BackwardScratch<float>&,
+                             const float*,
+                             std::span<float>);
+template void trunk_backward(const Model<double>&,
+                             const PackedBatch&,
+                             const TrunkActivations<double>&,
+                             const BackwardScratch<double>&,
+                             const double*,
+                             std::span<double>);
 
 }  // namespace rpeg

@@ -25,8 +25,8 @@ std::int64_t head_offset(const ParameterLayout& layout);
 
 cpu::AttentionShape attention_shape(const ModelSpec& spec);
 
-/// What one layer computes for `rows` tokens. Training keeps one of these per layer; generation
-/// reuses one for all, with input, middle and the next layer's input in the same place.
+/// What one layer computes for its rows. Training keeps one of these per layer; generation reuses
+/// one for all, with input, middle and the next layer's input in the same place.
 template <typename T>
 struct LayerActivations {
   T* input;        // (T, h) residual stream
@@ -42,7 +42,8 @@ struct LayerActivations {
   T* gated;        // (T, f)
 };
 
-/// Places the buffers of one layer; in place of a residual stream per use when `share_residual`.
+/// Places the buffers of one layer. With `share_residual`, input and middle are one buffer, as are
+/// the two norms: enough when nothing will be differentiated.
 template <typename T>
 LayerActivations<T> place_layer(const ModelSpec& spec,
                                 std::int64_t rows,
@@ -89,27 +90,28 @@ TrunkActivations<T> place_trunk(const ModelSpec& spec,
                                 const PackedBatch& batch,
                                 std::vector<T>& storage);
 
-/// Computes the final norm of every token.
+/// Runs the batch through embedding, layers and final norm. Throws kInternal for a token outside
+/// the vocabulary or a sequence longer than the model's positions: both were checked when read.
 template <typename T>
 TrunkActivations<T> trunk_forward(const Model<T>& model,
                                   const PackedBatch& batch,
                                   Activations<T>& activations);
 
-/// Adds to `gradient` that of everything below the head, from d_final_norm (T, h). Scratch comes
-/// from `arena`, after what the caller took (place_backward measures).
+/// Buffers of a backward pass; each is overwritten layer after layer.
 template <typename T>
 struct BackwardScratch {
-  T* d_stream;  // (T, h)
-  T* d_norm;    // (T, h)
-  T* d_qkv;     // (T, (a + 2 n) d)
-  T* d_attention;
-  T* d_gate_up;
-  T* d_gated;
-  T* attention;
+  T* d_stream;     // (T, h)
+  T* d_norm;       // (T, h)
+  T* d_qkv;        // (T, (a + 2 n) d)
+  T* d_attention;  // (T, a d)
+  T* d_gate_up;    // (T, 2 f)
+  T* d_gated;      // (T, f)
+  T* attention;    // the kernel's own scratch
 };
 template <typename T>
 BackwardScratch<T> place_backward(const ModelSpec& spec, const PackedBatch& batch, Arena<T>& arena);
 
+/// Adds to `gradient` that of everything below the head, from d_final_norm (T, h).
 template <typename T>
 void trunk_backward(const Model<T>& model,
                     const PackedBatch& batch,

@@ -42,9 +42,10 @@ class Comm {
   /// The sub-group of `ranks` (of this group, in the given order), entered by exactly those ranks.
   virtual std::unique_ptr<Comm> subgroup(const std::vector<int>& ranks) = 0;
 
-  /// What the rank is doing, for time-out messages: "t_pi, iteration 7".
+  /// What the rank is doing, for time-out messages: "t_pi, iteration 7". Context and time limit
+  /// are shared by a group and its sub-groups (of this rank).
   virtual void set_context(const std::string& context) = 0;
-  /// Time limit of every wait, seconds.
+  /// Time limit of every wait, seconds; 60 until set.
   virtual void set_timeout(double seconds) = 0;
 };
 

@@ -45,7 +45,9 @@ std::vector<GenerationResult> generate(const Model<float>& model,
                                        std::span<const GenerationRequest> requests,
                                        const SamplingOptions& options);
 
-/// The Gumbel(0, 1) noise of one candidate token.
+/// The Gumbel(0, 1) noise of one candidate token for place `position` of the sequence, prompt
+/// included: the first token after a prompt of n has position n. The sampled token is the candidate
+/// with the largest sum of logit / temperature and noise.
 double gumbel_noise(const SamplingOptions& options,
                     const GenerationRequest& request,
                     std::int64_t position,

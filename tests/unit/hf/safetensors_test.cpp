@@ -38,6 +38,7 @@ class Safetensors : public testing::Test {
   void TearDown() override { fs::remove_all(directory); }
 
   void write(const std::string& bytes, const std::string& name = "model.safetensors") const {
+    fs::remove(directory / name);  // some file systems flush a file that replaces itself
     std::ofstream(directory / name, std::ios::binary) << bytes;
   }
 

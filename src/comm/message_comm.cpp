@@ -1,0 +1,253 @@
+#include "comm/message_comm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "rpeg/base/error.h"
+
+namespace rpeg {
+namespace {
+
+// Tags of the collective channel: ranks that enter different collectives wait for each other until
+// the time limit instead of exchanging nonsense.
+enum CollectiveTag : int {
+  kReduceTag,
+  kScatterTag,
+  kSumTag,
+  kGatherTag,
+  kBarrierTag,
+  kSubgroupTag
+};
+
+const char* collective_name(int tag) {
+  switch (static_cast<CollectiveTag>(tag)) {
+    case kReduceTag:
+    case kScatterTag:
+    case kSumTag:
+      return "all_reduce_sum";
+    case kGatherTag:
+      return "all_gather";
+    case kBarrierTag:
+      return "barrier";
+    case kSubgroupTag:
+      return "subgroup";
+  }
+  return "collective";
+}
+
+// Up to this size everybody sends everything to everybody: one message delay instead of two.
+constexpr std::size_t kWholeBytes = 8192;
+
+template <typename T>
+Bytes to_bytes(std::span<const T> values) {
+  const auto raw = std::as_bytes(values);
+  return {raw.begin(), raw.end()};
+}
+
+// First element of chunk `index` of `count` nearly equal chunks of `size` elements.
+std::size_t chunk_begin(std::size_t size, std::size_t count, std::size_t index) {
+  return size / count * index + std::min(index, size % count);
+}
+
+template <typename T>
+void check_length(const Bytes& message, std::span<T> values) {
+  check(message.size() == values.size_bytes(),
+        "all_reduce_sum: the ranks of a group passed different lengths");
+}
+
+template <typename T>
+void copy_values(const Bytes& message, std::span<T> values) {
+  check_length(message, values);
+  std::memcpy(values.data(), message.data(), message.size());
+}
+
+template <typename T>
+void add_values(const Bytes& message, std::span<T> sum) {
+  check_length(message, sum);
+  // Blocks of a fixed size in a buffer of their own: the compiler can add them in vector registers.
+  constexpr std::size_t kBlock = 256;
+  std::array<T, kBlock> values{};
+  std::size_t begin = 0;
+  for (; begin + kBlock <= sum.size(); begin += kBlock) {
+    std::memcpy(values.data(), message.data() + begin * sizeof(T), sizeof(values));
+    T* target = sum.data() + begin;
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      target[i] += values[i];
+    }
+  }
+  const std::size_t rest = sum.size() - begin;
+  std::memcpy(values.data(), message.data() + begin * sizeof(T), rest * sizeof(T));
+  for (std::size_t i = 0; i < rest; ++i) {
+    sum[begin + i] += values[i];
+  }
+}
+
+}  // namespace
+
+MessageComm::MessageComm(int rank, std::vector<int> members, std::shared_ptr<WaitPolicy> policy)
+    : rank_(rank), members_(std::move(members)), policy_(std::move(policy)) {}
+
+void MessageComm::set_timeout(double seconds) {
+  check(seconds > 0.0, "the time limit of a wait must be positive");
+  policy_->timeout_s = seconds;
+}
+
+void MessageComm::check_peer(int peer, int tag) const {
+  check(peer >= 0 && peer < size(),
+        fmt::format("peer {} is outside a group of {} ranks", peer, size()));
+  check(tag >= 0, fmt::format("message tag {} is negative", tag));
+}
+
+void MessageComm::send(int to, int tag, Bytes message) {
+  check_peer(to, tag);
+  post(Channel::kCaller, to, tag, std::move(message));
+}
+
+Bytes MessageComm::receive(int from, int tag) {
+  check_peer(from, tag);
+  return take(Channel::kCaller, from, tag);
+}
+
+void MessageComm::fail_wait(Channel channel, int from, int tag) const {
+  const std::string what = channel == Channel::kCaller
+                               ? fmt::format("a message of rank {} (tag {})", members_[from], tag)
+                               : fmt::format("rank {} in {}", members_[from], collective_name(tag));
+  const std::string context = policy_->context.empty() ? "" : " in " + policy_->context;
+  throw Error(
+      ErrorKind::kRuntime,
+      fmt::format(
+          "rank {} waited {:g} s for {}{}", members_[rank_], policy_->timeout_s, what, context));
+}
+
+void MessageComm::fail_flush(std::size_t messages) const {
+  const std::string context = policy_->context.empty() ? "" : " in " + policy_->context;
+  throw Error(ErrorKind::kRuntime,
+              fmt::format("rank {} waited {:g} s for {} of its messages to be received{}",
+                          members_[rank_],
+                          policy_->timeout_s,
+                          messages,
+                          context));
+}
+
+std::vector<int> MessageComm::world_ranks(const std::vector<int>& ranks) const {
+  std::vector<int> result;
+  for (const int rank : ranks) {
+    result.push_back(members_[rank]);
+  }
+  return result;
+}
+
+void MessageComm::all_reduce_sum(std::span<float> values) { reduce(values); }
+void MessageComm::all_reduce_sum(std::span<double> values) { reduce(values); }
+
+template <typename T>
+void MessageComm::reduce(std::span<T> values) {
+  if (size() == 1) {
+    return;
+  }
+  if (values.size_bytes() <= kWholeBytes) {
+    reduce_whole(values);
+  } else {
+    reduce_chunks(values);
+  }
+}
+
+template <typename T>
+void MessageComm::reduce_whole(std::span<T> values) {
+  Bytes mine = to_bytes(std::span<const T>(values));
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank_) {
+      post(Channel::kCollective, peer, kReduceTag, mine);
+    }
+  }
+  for (int peer = 0; peer < size(); ++peer) {
+    const Bytes part =
+        peer == rank_ ? std::move(mine) : take(Channel::kCollective, peer, kReduceTag);
+    if (peer == 0) {
+      copy_values(part, values);
+    } else {
+      add_values(part, values);
+    }
+  }
+}
+
+// Reduce-scatter by direct exchange, then all-gather: rank c sums chunk c in rank order.
+template <typename T>
+void MessageComm::reduce_chunks(std::span<T> values) {
+  const auto count = static_cast<std::size_t>(size());
+  const auto chunk = [&](int index) {
+    const auto i = static_cast<std::size_t>(index);
+    const std::size_t begin = chunk_begin(values.size(), count, i);
+    return values.subspan(begin, chunk_begin(values.size(), count, i + 1) - begin);
+  };
+  for (int step = 1; step < size(); ++step) {
+    const int peer = (rank_ + step) % size();
+    post(Channel::kCollective, peer, kScatterTag, to_bytes(std::span<const T>(chunk(peer))));
+  }
+  const std::span<T> sum = chunk(rank_);
+  Bytes mine = to_bytes(std::span<const T>(sum));
+  for (int peer = 0; peer < size(); ++peer) {
+    const Bytes part =
+        peer == rank_ ? std::move(mine) : take(Channel::kCollective, peer, kScatterTag);
+    if (peer == 0) {
+      copy_values(part, sum);
+    } else {
+      add_values(part, sum);
+    }
+  }
+  for (int step = 1; step < size(); ++step) {
+    post(Channel::kCollective, (rank_ + step) % size(), kSumTag, to_bytes(std::span<const T>(sum)));
+  }
+  for (int step = 1; step < size(); ++step) {
+    const int peer = (rank_ + size() - step) % size();
+    copy_values(take(Channel::kCollective, peer, kSumTag), chunk(peer));
+  }
+}
+
+std::vector<Bytes> MessageComm::all_gather(std::span<const std::byte> mine) {
+  for (int step = 1; step < size(); ++step) {
+    post(Channel::kCollective, (rank_ + step) % size(), kGatherTag, to_bytes(mine));
+  }
+  std::vector<Bytes> result(members_.size());
+  result[static_cast<std::size_t>(rank_)] = to_bytes(mine);
+  for (int step = 1; step < size(); ++step) {
+    const int peer = (rank_ + size() - step) % size();
+    result[static_cast<std::size_t>(peer)] = take(Channel::kCollective, peer, kGatherTag);
+  }
+  return result;
+}
+
+void MessageComm::meet(const std::vector<int>& ranks, int index, int tag) {
+  const int count = static_cast<int>(ranks.size());
+  for (int distance = 1; distance < count; distance *= 2) {
+    post(Channel::kCollective, ranks[(index + distance) % count], tag, {});
+    take(Channel::kCollective, ranks[(index + count - distance) % count], tag);
+  }
+}
+
+void MessageComm::barrier() {
+  std::vector<int> all(members_.size());
+  std::iota(all.begin(), all.end(), 0);
+  meet(all, rank_, kBarrierTag);
+}
+
+std::unique_ptr<Comm> MessageComm::subgroup(const std::vector<int>& ranks) {
+  std::vector<int> sorted = ranks;
+  std::sort(sorted.begin(), sorted.end());
+  check(!sorted.empty() && sorted.front() >= 0 && sorted.back() < size() &&
+            std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
+        "the ranks of a sub-group must be distinct ranks of the group");
+  const auto me = std::find(ranks.begin(), ranks.end(), rank_);
+  check(me != ranks.end(), "a sub-group is entered by its members only");
+  const int index = static_cast<int>(me - ranks.begin());
+  // Meet first: a member that never comes is then reported by the time limit.
+  meet(ranks, index, kSubgroupTag);
+  return make_subgroup(ranks, index);
+}
+
+}  // namespace rpeg

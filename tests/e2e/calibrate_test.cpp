@@ -1,0 +1,151 @@
+// rpeg-calibrate as a user starts it: mpirun, flags, hw.yaml.
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "rpeg/base/file.h"
+#include "rpeg/profile/hardware_profile.h"
+
+namespace rpeg {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Outcome {
+  int exit_code = 0;
+  std::string text;  // stdout and stderr
+};
+
+// Open MPI refuses root and more ranks than cores unless told otherwise.
+constexpr const char* kEnvironment =
+    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+    "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 "
+    "OMPI_MCA_hwloc_base_binding_policy=none";
+
+Outcome calibrate(int ranks, const std::string& flags) {
+  const std::string command = std::string(kEnvironment) + " timeout -k 5 100 " RPEG_MPIEXEC +
+                              " -np " + std::to_string(ranks) +
+                              " " RPEG_BIN_DIR "/rpeg-calibrate " + flags + " 2>&1";
+  Outcome outcome;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  std::array<char, 4096> buffer{};
+  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    outcome.text.append(buffer.data(), count);
+  }
+  const int status = ::pclose(pipe);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+class Calibrate : public testing::Test {
+ protected:
+  Calibrate() {
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              ("rpeg_calibrate_" +
+               std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~Calibrate() override { std::filesystem::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+TEST_F(Calibrate, WritesAPlausibleProfileOfTwoRanks) {
+  const std::string config = RPEG_SOURCE_DIR "/configs/demo/copy/workload.yaml";
+  const Outcome outcome =
+      calibrate(2, "--quick --config " + config + " --output " + path("new/folder/hw.yaml"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("rms error"));
+  EXPECT_THAT(outcome.text, HasSubstr("[2/9] matrix products"));
+
+  // Loading checks the range of every value; these are about this machine.
+  const HardwareProfile profile = load_hardware_profile(path("new/folder/hw.yaml"));
+  EXPECT_THAT(profile.warnings, testing::IsEmpty());
+  EXPECT_LT(profile.flops_per_gpu, 2e12);
+  EXPECT_GT(profile.collective[0].alpha_s, 1e-7);
+  EXPECT_GT(profile.point_to_point[0].beta_s_per_byte, 1e-12);
+  EXPECT_DOUBLE_EQ(profile.collective[2].alpha_s, 4.0 * profile.collective[0].alpha_s);
+  EXPECT_THAT(profile.estimated, Contains("beta_p2p_r"));
+  EXPECT_THAT(profile.estimated, Not(Contains("beta_p2p_g")));
+  EXPECT_EQ(profile.fit.at("alpha_p2p_g").samples, 7);
+  EXPECT_GT(profile.fit.at("flops_per_gpu").r_squared, 0.5);
+  EXPECT_EQ(profile.device.at("count_per_node"), "2");
+  EXPECT_EQ(profile.device.at("backend"), "cpu");
+  const std::string text = read_file(path("new/folder/hw.yaml"));
+  EXPECT_THAT(text, HasSubstr("sha256: \"" + sha256(read_file(config))));
+}
+
+TEST_F(Calibrate, MarksAllLinksOfOneRankAsEstimated) {
+  const std::string config = RPEG_SOURCE_DIR "/configs/demo/copy/workload.yaml";
+  const Outcome outcome =
+      calibrate(1, "--quick --config " + config + " --output " + path("hw.yaml"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.text;
+  const HardwareProfile profile = load_hardware_profile(path("hw.yaml"));
+  EXPECT_EQ(profile.estimated.size(), 12U);
+  EXPECT_DOUBLE_EQ(profile.collective[0].beta_s_per_byte, 1.0 / profile.memory_bandwidth);
+}
+
+TEST_F(Calibrate, NeedsAnOutput) {
+  const Outcome outcome = calibrate(2, "--quick");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(count_of(outcome.text, "--output is required"), 1U) << outcome.text;
+}
+
+TEST_F(Calibrate, FindsAnUnwritableOutputBeforeItMeasures) {
+  std::ofstream(path("file")) << "not a folder";
+  const Outcome outcome = calibrate(2, "--output " + path("file/hw.yaml"));
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.text, HasSubstr(path("file")));
+  EXPECT_THAT(outcome.text, Not(HasSubstr("[1/9]")));
+}
+
+TEST_F(Calibrate, RefusesADirectoryAsOutput) {
+  const Outcome outcome = calibrate(1, "--output " + path(""));
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.text, HasSubstr("is a directory"));
+}
+
+TEST_F(Calibrate, ReportsAMissingConfigurationOnce) {
+  const Outcome outcome =
+      calibrate(2, "--config " + path("none.yaml") + " --output " + path("hw.yaml"));
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(count_of(outcome.text, "rpeg-calibrate: error:"), 1U) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("none.yaml"));
+}
+
+TEST_F(Calibrate, RefusesWhatItCannotMeasure) {
+  const Outcome dtype = calibrate(1, "--dtype bf16 --output " + path("hw.yaml"));
+  EXPECT_EQ(dtype.exit_code, 2);
+  EXPECT_THAT(dtype.text, HasSubstr("fp32"));
+  const Outcome racks = calibrate(1, "--quick --racks 2 --output " + path("hw.yaml"));
+  EXPECT_EQ(racks.exit_code, 2);
+  EXPECT_THAT(racks.text, HasSubstr("2 equal racks"));
+}
+
+TEST_F(Calibrate, AnswersHelp) {
+  const Outcome outcome = calibrate(2, "--help");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(count_of(outcome.text, "--quick"), 1U) << outcome.text;
+}
+
+}  // namespace
+}  // namespace rpeg
