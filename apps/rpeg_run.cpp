@@ -38,11 +38,11 @@ SIGINT, SIGTERM or SIGUSR1 finish the iteration, save the models and exit with 7
 std::atomic<bool> stop_requested{false};
 
 void stop_on_signals() {
-  struct sigaction action{};
-  action.sa_handler = [](int) { stop_requested = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second signal ends the process
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
-    ::sigaction(signal, &action, nullptr);
+    std::signal(signal, [](int received) {
+      stop_requested = true;
+      std::signal(received, SIG_DFL);  // the second one ends the process
+    });
   }
 }
 
@@ -109,7 +109,7 @@ int run_rank(int argc, const char* const* argv) {
     if (alike && session.rank() != 0) {
       return rpeg::exit_code(error->kind());
     }
-    // Told here, before MPI_Finalize: once a rank has ended with an error, mpirun kills the others.
+    // Told before MPI_Finalize: once a rank has ended with an error, mpirun kills the others.
     const std::string name = alike ? "rpeg-run" : fmt::format("rpeg-run: rank {}", session.rank());
     const int code = rpeg::apps::run_main(name, [] { throw; });
     if (!alike) {

@@ -27,13 +27,16 @@ std::vector<double> of_all_sequences(const RankContext& context,
   return numbers;
 }
 
-TrainingTerms given_terms(const RankContext& context, const IterationData& data, std::int64_t s) {
+TrainingTerms given_terms(const RankContext& context,
+                          const IterationData& data,
+                          ModelRole role,
+                          std::int64_t s) {
   const Graph& graph = context.job.graph;
   const auto has = [&](const char* vertex) { return find_vertex(graph, vertex) != VertexId{-1}; };
   TrainingTerms terms;
-  terms.old_logprob = widen(has("i_pi") && data.sequences.at(s).actor_logprobs.has_value()
-                                ? numbers_of(data, s, Payload::kActorLogprobs)
-                                : rollout_of(data, s).logprobs);
+  terms.old_logprob =
+      widen(role == ModelRole::kActor && has("i_pi") ? numbers_of(data, s, Payload::kActorLogprobs)
+                                                     : rollout_of(data, s).logprobs);
   if (has("i_ref")) {
     terms.ref_logprob = widen(numbers_of(data, s, Payload::kRefLogprobs));
   }
@@ -81,14 +84,16 @@ void add_generalised_advantages(const RankContext& context,
   const TrainConfig& train = context.job.config.train;
   std::vector<std::int64_t> starts{0};
   std::vector<double> scores;
+  std::vector<double> behaviour;  // also where i_pi gives the ratio another denominator
   for (const std::int64_t s : batch.own) {
-    starts.push_back(starts.back() +
-                     static_cast<std::int64_t>(batch.terms.at(s).old_logprob.size()));
+    const std::vector<float>& logprobs = rollout_of(data, s).logprobs;
+    starts.push_back(starts.back() + static_cast<std::int64_t>(logprobs.size()));
     scores.push_back(score_of(data, s));
+    behaviour.insert(behaviour.end(), logprobs.begin(), logprobs.end());
   }
   const auto rewards = token_rewards(starts,
                                      scores,
-                                     concatenate(batch, batch.own, &TrainingTerms::old_logprob),
+                                     behaviour,
                                      concatenate(batch, batch.own, &TrainingTerms::ref_logprob),
                                      train.reward_kl_estimator,
                                      train.reward_kl_coef);
@@ -131,15 +136,16 @@ TrainingBatch build_training_batch(RankContext& context,
   batch.lengths = of_all_sequences(context, group, batch.own, [&](std::int64_t s) {
     return static_cast<double>(rollout_of(data, s).tokens.size());
   });
+  const ModelRole role = context.vertex(instruction.vertex).model;
   for (const std::int64_t s : batch.own) {
-    batch.terms.emplace(s, given_terms(context, data, s));
+    batch.terms.emplace(s, given_terms(context, data, role, s));
   }
   if (context.job.inputs.policy.algorithm == Algorithm::kPpo) {
     add_generalised_advantages(context, data, group, batch);
   } else {
     add_group_advantages(context, data, group, batch);
   }
-  if (context.vertex(instruction.vertex).model == ModelRole::kActor) {
+  if (role == ModelRole::kActor) {
     count_reference_kl(context, batch, context.reports[iteration]);
   }
   return batch;
