@@ -40,6 +40,9 @@ double median(std::vector<double> values) {
 }
 
 void fill_timings(const Job& job, const std::vector<Report>& reports, RunSummary& summary) {
+  if (reports.empty()) {
+    return;
+  }
   const std::vector<std::string> tasks = task_names(job);
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     const double measured =
