@@ -30,8 +30,9 @@ std::string model_text(const ModelSource& source) {
 void write_models(YamlWriter& writer, const JobConfig& config) {
   writer.begin_map("models");
   for (std::size_t i = 0; i < kModelRoles; ++i) {
-    if (config.models[i]) {
-      writer.raw(to_string(static_cast<ModelRole>(i)), model_text(*config.models[i]));
+    const auto& source = config.models[i];
+    if (source) {
+      writer.raw(to_string(static_cast<ModelRole>(i)), model_text(*source));
     }
   }
   writer.end_map();
@@ -125,6 +126,7 @@ void write_runtime(YamlWriter& writer, const RuntimeConfig& runtime) {
 void write_slurm(YamlWriter& writer, const SlurmConfig& slurm) {
   const auto list = [&](const char* key, const std::vector<std::string>& values) {
     std::vector<std::string> parts;
+    parts.reserve(values.size());
     for (const std::string& value : values) {
       parts.push_back(yaml_scalar(value));
     }

@@ -103,6 +103,7 @@ std::vector<VertexId> program_order(const Job& job) {
   }
   std::sort(keys.begin(), keys.end());
   std::vector<VertexId> order;
+  order.reserve(keys.size());
   for (const auto& key : keys) {
     order.push_back(std::get<VertexId>(key));
   }

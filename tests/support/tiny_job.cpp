@@ -114,6 +114,8 @@ void write_tiny_model(const std::filesystem::path& directory, const ModelSpec& s
   const auto tensors = model_tensors(spec, false);
   std::vector<std::vector<float>> values;
   std::vector<TensorView> views;
+  values.reserve(tensors.size());
+  views.reserve(tensors.size());
   for (const ModelTensor& tensor : tensors) {
     values.emplace_back(static_cast<std::size_t>(tensor.count), 0.5F);
   }
