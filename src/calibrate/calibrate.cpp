@@ -180,8 +180,9 @@ void calibrate_decode(Calibration& run) {
   const double other_s =
       profile.non_gemm_constant + step.sequences / profile.non_gemm_batch_cal *
                                       (profile.non_gemm_scaling + profile.non_gemm_replicated);
-  const double modelled_s =
-      step.layers * (linear_s + cache_s + other_s) + step.head_flop / profile.flops_per_gpu;
+  const double modelled_s = step.layers * (linear_s + cache_s + other_s) +
+                            step.head_flop / profile.flops_per_gpu +
+                            step.logits_bytes / (profile.vector_eff * profile.memory_bandwidth);
   profile.host_step_s = std::max(0.0, step.seconds - modelled_s);
 }
 

@@ -217,9 +217,9 @@ double kv_bandwidth(Comm& world,
 }
 
 double optimizer_bandwidth(Comm& world, const ModelSpec& model, const CalibrationEffort& effort) {
-  // Passes over memory, 4 bytes a parameter: the norm reads the gradient; the update reads gradient
-  // and writes and reads weights and both moments.
-  constexpr double kPasses = 8.0;
+  // Passes over memory, 4 bytes a parameter, as the cost model counts them: the update reads the
+  // gradient and reads and writes weights and both moments. The norm's pass is in the time.
+  constexpr double kPasses = 7.0;
   const std::int64_t most = kMostBytes / 4 / kElementBytes;
   const auto count = static_cast<std::int64_t>(
       std::min(static_cast<double>(most), layer_matrix_parameters(model) * double(model.layers)));

@@ -50,8 +50,7 @@ double kv_bandwidth(Comm& world,
                     const CalibrationWorkload& workload,
                     const CalibrationEffort& effort);
 
-/// Bytes per second of an AdamW step with the norm of its gradient (8 passes of 4 bytes a
-/// parameter).
+/// Bytes per second of an AdamW step with the norm of its gradient (28 bytes a parameter).
 double optimizer_bandwidth(Comm& world, const ModelSpec& model, const CalibrationEffort& effort);
 
 /// Parameters of the matrices of one layer, and their bytes.
@@ -64,6 +63,7 @@ struct DecodeStep {
   double sequences = 0.0;
   double context_tokens = 0.0;  ///< over all sequences
   double head_flop = 0.0;
+  double logits_bytes = 0.0;  ///< three passes over the logits
 };
 DecodeStep decode_step(Comm& world,
                        const CalibrationWorkload& workload,

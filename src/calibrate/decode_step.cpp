@@ -73,6 +73,7 @@ DecodeStep decode_step(Comm& world,
   step.context_tokens =
       step.sequences * (static_cast<double>(workload.context_length) + (steps + 1.0) / 2.0);
   step.head_flop = 2.0 * step.sequences * static_cast<double>(model.hidden_dim * model.vocab_size);
+  step.logits_bytes = 3.0 * sizeof(float) * step.sequences * static_cast<double>(model.vocab_size);
   return step;
 }
 
