@@ -110,7 +110,15 @@ void YamlWriter::begin_map(std::string_view key) {
 }
 void YamlWriter::end_map() { indent_ -= 2; }
 void YamlWriter::begin_sequence(std::string_view key) { begin_map(key); }
-void YamlWriter::end_sequence() { indent_ -= 2; }
+void YamlWriter::end_sequence() {
+  // Items are indented further than the key: when the last line is not, there was none.
+  const std::size_t line_start = text_.rfind('\n', text_.size() - 2) + 1;
+  const std::size_t spaces = text_.find_first_not_of(' ', line_start) - line_start;
+  if (spaces < static_cast<std::size_t>(indent_)) {
+    text_.insert(text_.size() - 1, " []");
+  }
+  indent_ -= 2;
+}
 
 void YamlWriter::begin_item() {
   item_open_ = true;

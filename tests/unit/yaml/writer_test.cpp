@@ -42,6 +42,19 @@ TEST(YamlWriter, WritesMapsSequencesAndComments) {
   EXPECT_EQ(root.find("a")->find("list")->items[1].find("id")->scalar, "two");
 }
 
+TEST(YamlWriter, WritesAnEmptySequenceAsOne) {
+  YamlWriter writer;
+  writer.begin_sequence("none");
+  writer.end_sequence();
+  writer.begin_sequence("items");
+  writer.begin_item();
+  writer.begin_sequence("inner");
+  writer.end_sequence();
+  writer.end_item();
+  writer.end_sequence();
+  EXPECT_EQ(writer.text(), "none: []\nitems:\n  - inner: []\n");
+}
+
 TEST(YamlScalar, QuotesWhatWouldBeReadAsSomethingElse) {
   EXPECT_EQ(yaml_scalar("plans/a_b-1.yaml"), "plans/a_b-1.yaml");
   EXPECT_EQ(yaml_scalar("t_pi->g_pi"), "t_pi->g_pi");
