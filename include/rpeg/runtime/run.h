@@ -51,7 +51,8 @@ struct RunSummary {
   std::vector<VertexTiming> timings;         ///< on rank 0
   double predicted_iteration_s = 0.0;
   double measured_iteration_s = 0.0;  ///< median
-  double final_eval_reward = 0.0;     ///< NaN without data.eval
+  double final_eval_reward = 0.0;     ///< NaN without data.eval; on all ranks
+  bool stopped = false;               ///< a signal ended the run early; on all ranks
 };
 
 struct RunOptions {
@@ -59,12 +60,22 @@ struct RunOptions {
   std::filesystem::path replay;  ///< take rollouts from this JSONL instead of generating; "": off
   std::int64_t max_iterations = -1;         ///< stop earlier than the job says; -1: off
   const std::atomic<bool>* stop = nullptr;  ///< set by a signal: finish the iteration, save, return
+  std::function<void()> on_start;           ///< once all ranks have loaded their models and data
   std::function<void(const IterationMetrics&)> on_iteration;  ///< rank 0, after each iteration
 };
 
 /// Runs the job on this rank of `world`, whose size must be the job's rank count (kUsage
-/// otherwise). Throws kRuntime naming vertex and iteration for a non-finite loss or gradient.
+/// otherwise). What fails before `on_start` fails on all ranks with the same error. Throws kRuntime
+/// naming vertex and iteration for a non-finite loss or gradient.
+///
+/// Writes, as far as the job names them: metrics_dir/metrics.jsonl and the rollouts while it runs
+/// (rank 0), trace_dir/rank_<r>.jsonl, save_dir/{actor,critic} and metrics_dir/summary.yaml at the
+/// end.
 RunSummary run_job(const Job& job, Comm& world, const RunOptions& options);
+
+/// Runs `body` on all ranks of a group. When it throws an Error on any of them, all throw the error
+/// of the lowest such rank, which its message names unless all have the same.
+void run_together(Comm& comm, const std::function<void()>& body);
 
 /// The reward curve as text for a terminal: `rows` lines of block characters, the mean of each
 /// column's iterations, with axis labels.

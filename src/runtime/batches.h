@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rpeg/model/transformer.h"
+#include "runtime/context.h"
+
+namespace rpeg {
+
+/// Some sequences, prompt and response, packed for a forward pass.
+struct PackedSequences {
+  PackedBatch batch;
+  std::vector<std::int64_t> first;      ///< (B) position in `batch` of the first response token
+  std::vector<std::int64_t> starts{0};  ///< (B+1) of per-response-token arrays
+  std::int64_t response_tokens() const { return starts.back(); }
+};
+
+/// Where the number that belongs to a response token stands in a per-token array of a forward pass.
+enum class Anchor {
+  kToken,       ///< at the token itself: its log-probability and entropy
+  kPredecessor  ///< at the token before: the value of the state that it was drawn in
+};
+
+PackedSequences pack_sequences(const RankContext& context,
+                               const IterationData& data,
+                               std::span<const std::int64_t> sequences);
+
+/// Numbers of the response tokens (R) out of a per-token array (T), and back (0 elsewhere).
+std::vector<double> gather_response(const PackedSequences& packed,
+                                    std::span<const float> per_token,
+                                    Anchor anchor);
+std::vector<float> scatter_response(const PackedSequences& packed,
+                                    std::span<const double> per_response_token,
+                                    Anchor anchor);
+
+/// Cuts a list into `parts` contiguous pieces of nearly equal length; empty pieces are left out.
+std::vector<std::span<const std::int64_t>> micro_batches(std::span<const std::int64_t> sequences,
+                                                         std::int64_t parts);
+
+}  // namespace rpeg

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "rpeg/comm/comm.h"
+#include "rpeg/data/dataset.h"
+#include "rpeg/hf/tokenizer.h"
+#include "rpeg/job/job.h"
+#include "rpeg/model/generate.h"
+#include "rpeg/model/transformer.h"
+#include "rpeg/runtime/run.h"
+#include "runtime/clock.h"
+#include "runtime/metrics.h"
+#include "runtime/replay.h"
+#include "runtime/store.h"
+#include "runtime/weights.h"
+
+namespace rpeg {
+
+/// Everything that one rank holds during a run. The handlers (generate.h, infer.h, train.h) are
+/// free functions over it.
+struct RankContext {
+  const Job& job;
+  Comm& world;
+  const RunOptions& options;
+  RunClock clock;
+  Tokenizer tokenizer;
+  std::vector<std::int32_t> stop_tokens;
+  std::vector<Prompt> prompts;
+  std::vector<Prompt> eval_prompts;
+  RolloutTable replay;  ///< empty: generate
+  RankModels models;
+  std::map<VertexId, std::unique_ptr<Comm>> groups;  ///< of the vertices this rank trains, dp order
+  std::map<std::int64_t, IterationData> data;        ///< iterations in flight
+  std::map<std::int64_t, Report> reports;            ///< of iterations not yet reported
+  Activations<float> activations;                    ///< scratch, shared by all models of the rank
+
+  const Vertex& vertex(VertexId id) const { return job.graph.vertices[index(id)]; }
+  std::int64_t samples() const { return job.inputs.workload.samples_per_prompt; }
+  /// The prompt of a sequence of an iteration.
+  const Prompt& prompt(const IterationData& iteration, std::int64_t sequence) const {
+    const auto row = static_cast<std::size_t>(sequence / samples());
+    return prompts[static_cast<std::size_t>(iteration.prompts[row])];
+  }
+};
+
+/// Throws kRuntime naming vertex and iteration unless `value` is finite; `what` reads "loss".
+void check_finite(double value, const std::string& what, const std::string& where);
+
+}  // namespace rpeg
