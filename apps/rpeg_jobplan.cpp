@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include "common.h"
 #include "rpeg/base/file.h"
@@ -19,6 +20,7 @@ struct Flags {
   std::string config;
   std::string out_dir;
   std::string plan;
+  std::optional<std::uint64_t> seed;
   bool emit_sbatch = false;
   bool quiet = false;
   bool debug = false;
@@ -38,11 +40,21 @@ bool parse(int argc, const char* const* argv, Flags* flags) {
   app.add_option("--out-dir", flags->out_dir, "directory to write; created when missing")
       ->required();
   app.add_option("--plan", flags->plan, "plan to compile instead of the one job.yaml names");
+  app.add_option("--seed", flags->seed, "overrides the seeds of the job and of random weights");
   app.add_flag("--emit-sbatch", flags->emit_sbatch, "also write submit.sbatch; never submits");
   app.add_flag("--quiet", flags->quiet, "only warnings");
   app.add_flag("--debug", flags->debug, "more on what is decided");
   app.footer(kExamples);
   return rpeg::apps::parse_flags(app, argc, argv);
+}
+
+void set_seed(std::uint64_t seed, rpeg::JobConfig& config) {
+  config.seed = seed;
+  for (auto& model : config.models) {
+    if (model && model->random_init) {
+      model->seed = seed;
+    }
+  }
 }
 
 void write_script(const fs::path& path, const std::string& text) {
@@ -63,7 +75,10 @@ void run(int argc, const char* const* argv) {
                                 fs::read_symlink("/proc/self/exe").parent_path() / "rpeg-run"};
   rpeg::ensure_directory(out_dir);
   std::vector<std::string> warnings;
-  const rpeg::JobConfig config = rpeg::load_job_config(flags.config, warnings, flags.plan);
+  rpeg::JobConfig config = rpeg::load_job_config(flags.config, warnings, flags.plan);
+  if (flags.seed) {
+    set_seed(*flags.seed, config);
+  }
   for (const std::string& warning : warnings) {
     spdlog::warn("{}: {}", flags.config, warning);
   }

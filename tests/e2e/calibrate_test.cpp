@@ -11,6 +11,7 @@
 
 #include "rpeg/base/file.h"
 #include "rpeg/profile/hardware_profile.h"
+#include "support/test_directory.h"
 
 namespace rpeg {
 namespace {
@@ -56,9 +57,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 class Calibrate : public testing::Test {
  protected:
   Calibrate() {
-    folder_ = std::filesystem::path(testing::TempDir()) /
-              ("rpeg_calibrate_" +
-               std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    folder_ = test::test_directory();
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "rpeg/base/file.h"
+#include "support/test_directory.h"
 
 namespace rpeg {
 namespace {
@@ -29,8 +30,7 @@ struct Outcome {
 class Optimize : public testing::Test {
  protected:
   void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    directory_ = fs::path(testing::TempDir()) / ("rpeg_optimize_" + std::string(test->name()));
+    directory_ = test::test_directory();
     fs::remove_all(directory_);
     fs::create_directories(directory_);
   }

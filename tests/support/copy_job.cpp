@@ -7,6 +7,7 @@
 
 #include "rpeg/comm/loopback.h"
 #include "rpeg/spec/model_spec.h"
+#include "support/test_directory.h"
 
 namespace rpeg {
 namespace {
@@ -107,7 +108,7 @@ RunSummary run_on_threads(const Job& job, const RunOptions& options, int count) 
 }
 
 fs::path fresh_directory(const std::string& name) {
-  const fs::path path = fs::path(testing::TempDir()) / ("rpeg_run_" + name);
+  const fs::path path = test::test_directory() / name;
   fs::remove_all(path);
   fs::create_directories(path);
   return path;

@@ -8,6 +8,7 @@
 #include "rpeg/base/rng.h"
 #include "rpeg/base/text.h"
 #include "rpeg/base/units.h"
+#include "support/test_directory.h"
 
 namespace rpeg {
 namespace {
@@ -40,7 +41,7 @@ TEST(Sha256, MatchesFipsExamples) {
 }
 
 TEST(WriteFileAtomic, ReplacesContentAndLeavesNoTemporary) {
-  const auto directory = std::filesystem::path(testing::TempDir()) / "rpeg_write_atomic";
+  const auto directory = test::test_directory();
   std::filesystem::remove_all(directory);
   write_file_atomic(directory / "sub" / "a.txt", "one");
   write_file_atomic(directory / "sub" / "a.txt", "two");
@@ -49,7 +50,7 @@ TEST(WriteFileAtomic, ReplacesContentAndLeavesNoTemporary) {
 }
 
 TEST(WriteFileAtomic, NamesTheRegularFileThatIsNotADirectory) {
-  const auto file = std::filesystem::path(testing::TempDir()) / "rpeg_regular_file";
+  const auto file = test::test_directory() / "rpeg_regular_file";
   std::ofstream(file) << "x";
   try {
     write_file_atomic(file / "below" / "a.txt", "x");

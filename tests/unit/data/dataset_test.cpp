@@ -10,6 +10,7 @@
 
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
+#include "support/test_directory.h"
 
 namespace rpeg {
 namespace {
@@ -18,9 +19,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Ids = std::vector<std::int32_t>;
 
-std::filesystem::path scratch(const std::string& name) {
-  return std::filesystem::path(testing::TempDir()) / "rpeg_dataset" / name;
-}
+std::filesystem::path scratch(const std::string& name) { return test::test_directory() / name; }
 
 /// One token a character of "abc123 {}", with token 0 before each text.
 Tokenizer tokenizer() {

@@ -7,6 +7,7 @@
 
 #include "rpeg/base/error.h"
 #include "rpeg/base/rng.h"
+#include "support/test_directory.h"
 
 namespace rpeg {
 namespace {
@@ -29,9 +30,7 @@ std::string file_bytes(const std::string& header, std::size_t data_bytes) {
 class Safetensors : public testing::Test {
  protected:
   void SetUp() override {
-    directory = fs::path(testing::TempDir()) /
-                ("safetensors_" +
-                 std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    directory = test::test_directory();
     fs::remove_all(directory);
     fs::create_directories(directory);
   }

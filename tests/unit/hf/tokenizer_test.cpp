@@ -13,6 +13,7 @@
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/base/rng.h"
+#include "support/test_directory.h"
 
 namespace rpeg {
 namespace {
@@ -21,9 +22,7 @@ using nlohmann::json;
 using Ids = std::vector<std::int32_t>;
 using testing::HasSubstr;
 
-std::filesystem::path scratch(const std::string& name) {
-  return std::filesystem::path(testing::TempDir()) / "rpeg_tokenizer" / name;
-}
+std::filesystem::path scratch(const std::string& name) { return test::test_directory() / name; }
 
 Tokenizer load_text(const std::string& content) {
   const auto path = scratch(std::to_string(std::hash<std::string>{}(content)) + ".json");

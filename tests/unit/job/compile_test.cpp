@@ -9,6 +9,7 @@
 
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
+#include "support/test_directory.h"
 #include "support/tiny_job.h"
 
 namespace rpeg {
@@ -21,8 +22,7 @@ namespace fs = std::filesystem;
 class CompileTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / "rpeg_compile" /
-              testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = test::test_directory();
     fs::remove_all(folder_);
   }
 

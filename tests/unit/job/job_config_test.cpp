@@ -5,6 +5,7 @@
 
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
+#include "support/test_directory.h"
 #include "support/tiny_job.h"
 
 namespace rpeg {
@@ -18,8 +19,7 @@ namespace fs = std::filesystem;
 class JobConfigTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / "rpeg_job_config" /
-              testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = test::test_directory();
     fs::remove_all(folder_);
   }
 

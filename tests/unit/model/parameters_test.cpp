@@ -8,6 +8,7 @@
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/hf/safetensors.h"
+#include "support/test_directory.h"
 #include "support/tiny_model.h"
 
 namespace rpeg {
@@ -18,8 +19,7 @@ namespace fs = std::filesystem;
 class ParameterFiles : public testing::Test {
  protected:
   void SetUp() override {
-    directory = fs::path(testing::TempDir()) /
-                testing::UnitTest::GetInstance()->current_test_info()->name();
+    directory = test::test_directory() / "model";
     fs::remove_all(directory);
   }
   void TearDown() override { fs::remove_all(directory); }

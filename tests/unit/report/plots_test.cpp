@@ -7,6 +7,7 @@
 #include "rpeg/base/file.h"
 #include "rpeg/search/baseline.h"
 #include "support/planning.h"
+#include "support/test_directory.h"
 
 namespace rpeg {
 namespace {
@@ -44,7 +45,7 @@ TEST(WritePlots, WritesTheFourFiles) {
   SearchResult result;
   result.greedy = concurrent(config);
   result.best = result.greedy;
-  const auto directory = std::filesystem::path(testing::TempDir()) / "rpeg_plots";
+  const auto directory = test::test_directory();
   std::filesystem::remove_all(directory);
   for (const auto& path : write_plots(result, config, directory)) {
     EXPECT_FALSE(read_file(path).empty()) << path;

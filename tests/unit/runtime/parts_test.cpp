@@ -14,6 +14,7 @@
 #include "runtime/replay.h"
 #include "runtime/store.h"
 #include "runtime/summary.h"
+#include "support/test_directory.h"
 
 namespace rpeg {
 namespace {
@@ -142,7 +143,7 @@ TEST(Metrics, AveragesOverSequencesAndUpdates) {
 }
 
 TEST(Rollouts, LinesReadBackToTheSameBits) {
-  const auto path = std::filesystem::path(testing::TempDir()) / "rpeg_rollouts.jsonl";
+  const auto path = test::test_directory() / "rollouts.jsonl";
   RolloutRecord record;
   record.iteration = 2;
   record.prompt = 5;
@@ -163,7 +164,7 @@ TEST(Rollouts, LinesReadBackToTheSameBits) {
 }
 
 TEST(Rollouts, NamesTheBrokenLine) {
-  const auto path = std::filesystem::path(testing::TempDir()) / "rpeg_broken.jsonl";
+  const auto path = test::test_directory() / "broken.jsonl";
   std::ofstream(path) << "{\"iteration\": 0}\n";
   try {
     load_rollouts(path);

@@ -6,6 +6,7 @@
 
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
+#include "support/test_directory.h"
 
 namespace rpeg {
 namespace {
@@ -23,9 +24,7 @@ Json least_config() {
 class HfConfig : public testing::Test {
  protected:
   void SetUp() override {
-    directory =
-        fs::path(testing::TempDir()) /
-        ("hf_config_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    directory = test::test_directory();
     fs::remove_all(directory);
   }
   void TearDown() override { fs::remove_all(directory); }

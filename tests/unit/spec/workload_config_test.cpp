@@ -8,6 +8,7 @@
 #include "rpeg/base/rng.h"
 #include "rpeg/yaml/writer.h"
 #include "support/random_config.h"
+#include "support/test_directory.h"
 
 namespace rpeg {
 namespace {
@@ -92,8 +93,7 @@ TEST(WorkloadConfig, NeedsTheModelsThatTheAlgorithmUsesAndAllowsOthers) {
 }
 
 TEST(WorkloadConfig, TakesAShapeFromAHuggingFaceConfig) {
-  const std::filesystem::path directory =
-      std::filesystem::path(::testing::TempDir()) / "rpeg_hf_shape";
+  const std::filesystem::path directory = test::test_directory();
   ModelSpec shape;
   shape.layers = 2;
   shape.hidden_dim = 64;

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "rpeg/base/error.h"
+#include "support/test_directory.h"
 
 namespace rpeg {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path fresh_directory(const std::string& name) {
-  const fs::path path = fs::path(testing::TempDir()) / ("rpeg_trace_" + name);
+  const fs::path path = test::test_directory() / name;
   fs::remove_all(path);
   return path;
 }
