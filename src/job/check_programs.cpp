@@ -136,7 +136,7 @@ class Machine {
         continue;
       }
       for (const Payload payload : edge_payloads(job_.graph, edge)) {
-        const auto missing = subtract(needed_sequences(job_, edge.to, replica, payload),
+        const auto missing = subtract(replica_work(job_, edge.to, replica),
                                       ranks_[rank].held[{edge.from, payload}]);
         if (!missing.empty()) {
           fail(rank,

@@ -80,16 +80,6 @@ std::vector<SequenceRange> replica_work(const Job& job, VertexId vertex, int rep
                          replica);
 }
 
-std::vector<SequenceRange> needed_sequences(const Job& job,
-                                            VertexId consumer,
-                                            int replica,
-                                            Payload payload) {
-  if (payload == Payload::kScore && job.inputs.policy.algorithm == Algorithm::kGrpo) {
-    return {{0, job.inputs.workload.sequences()}};
-  }
-  return replica_work(job, consumer, replica);
-}
-
 std::vector<VertexId> program_order(const Job& job) {
   std::vector<std::tuple<std::int64_t, std::int64_t, VertexId>> keys;
   for (std::size_t i = 0; i < job.graph.vertices.size(); ++i) {

@@ -16,13 +16,6 @@ std::vector<SequenceRange> unite(const std::vector<SequenceRange>& a,
 /// What moves along a data edge.
 std::vector<Payload> edge_payloads(const Graph& graph, const Edge& edge);
 
-/// Sequences of `payload` that replica `replica` of `consumer` needs: its own ones; group
-/// advantages (GRPO) are over the whole batch, so training then needs every score.
-std::vector<SequenceRange> needed_sequences(const Job& job,
-                                            VertexId consumer,
-                                            int replica,
-                                            Payload payload);
-
 /// Sequences that replica `replica` of a vertex handles.
 std::vector<SequenceRange> replica_work(const Job& job, VertexId vertex, int replica);
 

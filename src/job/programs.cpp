@@ -93,7 +93,7 @@ class MessageFinder {
     const int to = ranks_[edge.to][static_cast<std::size_t>(replica)];
     for (const Payload payload : edge_payloads(job_.graph, edge)) {
       auto& held = held_[{to, edge.from, payload}];
-      const auto missing = subtract(needed_sequences(job_, edge.to, replica, payload), held);
+      const auto missing = subtract(replica_work(job_, edge.to, replica), held);
       const std::vector<int>& producers = ranks_[edge.from];
       for (std::size_t i = 0; i < producers.size() && !missing.empty(); ++i) {
         auto part = intersect(replica_work(job_, edge.from, static_cast<int>(i)), missing);
