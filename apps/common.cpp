@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <string_view>
 
@@ -67,6 +69,31 @@ bool parse_flags(CLI::App& app, int argc, const char* const* argv) {
     throw Error(ErrorKind::kUsage, fmt::format("{} (see {} --help)", error.what(), app.get_name()));
   }
   return true;
+}
+
+std::string above_zero(const std::string& number) {
+  double value = 0.0;
+  const char* end = number.data() + number.size();
+  const auto [at, error] = std::from_chars(number.data(), end, value);
+  const bool is_above = error == std::errc() && at == end && value > 0.0;
+  return is_above ? "" : fmt::format("expected a number above 0, found {}", number);
+}
+
+void check_writable(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) {
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("cannot write {}: it is a directory; name a file in it", path.string()));
+  }
+  ensure_directory(path.parent_path());
+  const std::filesystem::path probe = path.string() + ".probe";
+  const bool is_writable = std::ofstream(probe).good();
+  std::error_code ignored;
+  std::filesystem::remove(probe, ignored);
+  if (!is_writable) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("cannot write {}: no file can be created there", path.string()));
+  }
 }
 
 void set_up_logging(const LogOptions& options) {

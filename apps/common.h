@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -19,6 +20,13 @@ int run_main(const std::string& tool, const std::function<void()>& body);
 /// Adds --version and parses the command line. Returns false when --help or --version was answered
 /// (on stdout) and the tool should end with 0. Throws kUsage for a wrong command line.
 bool parse_flags(CLI::App& app, int argc, const char* const* argv);
+
+/// For CLI11's `check`: what is wrong with the number, or "".
+std::string above_zero(const std::string& number);
+
+/// Finds out before minutes of work that the file could not be written in the end; creates missing
+/// parent directories. Throws kUsage.
+void check_writable(const std::filesystem::path& path);
 
 /// Sends spdlog to stderr (level info, or debug; warnings only when quiet) and, when `log_file` is
 /// not empty, to that file with time stamps. Throws kUsage when the file cannot be opened.

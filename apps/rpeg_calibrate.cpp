@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <optional>
 
@@ -45,7 +44,7 @@ std::optional<Request> parse_request(int argc, const char* const* argv) {
   app.add_option("--racks",
                  request.racks,
                  "Racks, as equal runs of nodes (default: Slurm's topology, or one rack)")
-      ->check(CLI::PositiveNumber);
+      ->check(apps::above_zero);
   app.add_option("--dtype", request.dtype, "Element type; the CPU backend computes in fp32")
       ->check(CLI::IsMember({"fp32"}));
   app.add_flag("--debug", request.debug, "Log every measured point");
@@ -53,23 +52,6 @@ std::optional<Request> parse_request(int argc, const char* const* argv) {
     return std::nullopt;
   }
   return request;
-}
-
-/// Finds out before a minute of measuring that the result could not be written.
-void check_writable(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path)) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("--output {} is a directory; name a file in it", path.string()));
-  }
-  ensure_directory(path.parent_path());
-  const std::filesystem::path probe = path.string() + ".probe";
-  const bool is_writable = std::ofstream(probe).good();
-  std::error_code ignored;
-  std::filesystem::remove(probe, ignored);
-  if (!is_writable) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("--output {}: no file can be created there", path.string()));
-  }
 }
 
 CalibrationOptions make_options(const Request& request) {
@@ -113,7 +95,7 @@ std::optional<Request> agree_on_request(Comm& world, int argc, const char* const
     request = parse_request(argc, argv);
     if (request) {
       make_options(*request);
-      check_writable(request->output);
+      apps::check_writable(request->output);
     }
   }
   const std::byte mine{request.has_value()};

@@ -8,6 +8,7 @@
 
 #include "common.h"
 #include "rpeg/base/error.h"
+#include "rpeg/base/file.h"
 #include "rpeg/report/report.h"
 
 namespace {
@@ -41,8 +42,8 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--evaluate", flags.evaluate, "Only predict for this plan file")->excludes(config);
   auto* evals = app.add_option("--evals", flags.evals, "Evaluations in all; reproducible exactly");
   auto* time = app.add_option("--time", flags.time_s, "Wall clock of the search, seconds");
-  evals->check(CLI::PositiveNumber)->excludes(time);
-  time->check(CLI::PositiveNumber);
+  evals->check(apps::above_zero)->excludes(time);
+  time->check(apps::above_zero);
   app.add_option("--seed", flags.seed, "Overrides the configuration's seed");
   app.add_option("--base-plan", flags.base_plan, "Where to save the greedy plan");
   app.add_option("--opt-plan", flags.opt_plan, "Where to save the optimized plan");
@@ -64,6 +65,22 @@ WorkloadConfig load_config(const Flags& flags) {
   return config;
 }
 
+/// What the user should know before the search rather than after it.
+void check_outputs(const WorkloadConfig& config) {
+  for (const std::string& path : {config.output.base_plan, config.output.opt_plan}) {
+    if (!path.empty()) apps::check_writable(path);
+  }
+  if (config.output.plots && !config.output.plots_dir.empty()) {
+    ensure_directory(config.output.plots_dir);
+  }
+  if (config.output.opt_plan.empty()) {
+    spdlog::warn("the plan will not be saved: give --opt-plan FILE");
+  }
+  if (config.policy.allow_ac_share) {
+    spdlog::warn("policy.allow_ac_share: this version keeps actor and critic apart in every plan");
+  }
+}
+
 HardwareProfile load_hardware(const Flags& flags) {
   HardwareProfile profile = load_hardware_profile(flags.hw);
   for (const std::string& warning : profile.warnings) spdlog::warn("{}", warning);
@@ -83,6 +100,7 @@ void optimize(const Flags& flags, int argc, const char* const* argv) {
   const WorkloadConfig config = load_config(flags);
   apps::set_up_logging({flags.debug, flags.quiet, config.output.log_file});
   const HardwareProfile profile = load_hardware(flags);
+  check_outputs(config);
   spdlog::info("config={} seed={} hardware={}", flags.config, config.seed, describe(profile));
   std::signal(SIGINT, request_stop);
   std::signal(SIGTERM, request_stop);
@@ -100,7 +118,6 @@ void optimize(const Flags& flags, int argc, const char* const* argv) {
   for (const auto& path : save_results(result, config, provenance)) {
     std::cout << "wrote " << path.string() << '\n';
   }
-  if (config.output.opt_plan.empty()) spdlog::warn("the plan is not saved: give --opt-plan FILE");
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ bool parse(int argc, const char* const* argv, Flags* flags) {
   app.add_flag("--eval-only", flags->eval_only, "only the greedy reward on the held-out prompts");
   app.add_option("--replay", flags->replay, "take rollouts from this JSONL file or directory");
   app.add_option("--iterations", flags->iterations, "stop after this many iterations")
-      ->check(CLI::PositiveNumber);
+      ->check(rpeg::apps::above_zero);
   app.add_flag("--quiet", flags->quiet, "only warnings and the final report");
   app.add_flag("--debug", flags->debug, "more on what happens");
   app.footer(kExamples);

@@ -41,43 +41,34 @@ int members_per_unit(int stride, int size, int unit) {
   return 0;
 }
 
-/// Shape of one group by counting its members.
+/// Shape of one group, node by node.
 GroupShape count_members(const Placement& block, const Axis& axis, int start) {
   const int node_size = block.gpus.count();
   const int rack_nodes = block.nodes.count();
-  GroupShape shape{.size = axis.size};
-  // Ranks ascend, so the members of a node, and the nodes of a rack, follow one another.
-  int node = -1;
+  GroupShape shape{.size = axis.size, .per_node = 0, .nodes_per_rack = 0, .racks = 0};
   int rack = -1;
-  int members = 0;
   int nodes = 0;
   int total_nodes = 0;
-  shape.per_node = 0;
-  shape.nodes_per_rack = 0;
-  shape.racks = 0;
   const auto close = [&shape](int count, int GroupShape::* field) {
     if (count == 0) return;
     if (shape.*field != 0 && shape.*field != count) shape.even = false;
     shape.*field = std::max(shape.*field, count);
   };
-  for (int i = 0; i < axis.size; ++i) {
-    const int at = (start + i * axis.stride) / node_size;
-    if (at != node) {
-      close(members, &GroupShape::per_node);
-      members = 0;
-      ++total_nodes;
-      if (at / rack_nodes != rack) {
-        close(nodes, &GroupShape::nodes_per_rack);
-        nodes = 0;
-        ++shape.racks;
-      }
-      ++nodes;
-      node = at;
-      rack = at / rack_nodes;
+  // Ranks ascend, so the members of a node, and the nodes of a rack, follow one another.
+  for (int first = 0; first < axis.size; ++total_nodes) {
+    const int node = (start + first * axis.stride) / node_size;
+    const int beyond = ((node + 1) * node_size - start + axis.stride - 1) / axis.stride;
+    const int last = std::min(axis.size, beyond);
+    close(last - first, &GroupShape::per_node);
+    first = last;
+    if (node / rack_nodes != rack) {
+      close(nodes, &GroupShape::nodes_per_rack);
+      nodes = 0;
+      ++shape.racks;
+      rack = node / rack_nodes;
     }
-    ++members;
+    ++nodes;
   }
-  close(members, &GroupShape::per_node);
   close(nodes, &GroupShape::nodes_per_rack);
   shape.slowest = tier_of(total_nodes, shape.racks);
   return shape;
@@ -135,9 +126,14 @@ AlphaBeta slowest_group_cost(const std::vector<GroupShape>& groups,
 std::vector<GroupShape> enumerate_group_shapes(const VertexPlan& plan, GroupAxis group_axis) {
   const Axis axis = axis_of(plan.parallelism, group_axis);
   const int span = axis.stride * axis.size;
+  const int node = plan.placement.gpus.count();
+  const int rack = node * plan.placement.nodes.count();
+  // Strides that divide a node take neighbours to the same nodes.
+  const int offsets = node % axis.stride == 0 ? 1 : axis.stride;
   std::vector<GroupShape> shapes;
   for (int base = 0; base < plan.parallelism.gpus(); base += span) {
-    for (int offset = 0; offset < axis.stride; ++offset) {
+    if (base > 0 && base % rack == 0) break;  // from here on the racks repeat
+    for (int offset = 0; offset < offsets; ++offset) {
       const GroupShape shape = count_members(plan.placement, axis, base + offset);
       if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
     }

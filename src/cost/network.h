@@ -27,9 +27,9 @@ struct GroupShape {
 
 /// The distinct shapes of all groups of one axis. Position-free: it depends on the extent of the
 /// block, not on where it lies. Constant time when groups are aligned with nodes and racks, else
-/// one visit to each GPU of the block.
+/// one visit to each node of the groups that may differ.
 std::vector<GroupShape> group_shapes(const VertexPlan& plan, GroupAxis axis);
-/// The same by visiting every GPU (the reference for the shortcut).
+/// The same by visiting nodes in any case (the reference for the shortcut).
 std::vector<GroupShape> enumerate_group_shapes(const VertexPlan& plan, GroupAxis axis);
 
 /// The slowest tier inside a block.

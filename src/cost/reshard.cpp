@@ -59,7 +59,6 @@ class VolumeCounter {
 
   Volume count() {
     const Placement& block = to_.placement;
-    const double model_elements = d(parameter_count(model_, has_scalar_head(role_)));
     for (int rack = block.racks.first; rack <= block.racks.last; ++rack) {
       double in_rack = 0.0;
       for (int node = block.nodes.first; node <= block.nodes.last;) {
@@ -67,7 +66,8 @@ class VolumeCounter {
         in_rack += alike * add_row(rack, node, alike);
         node += alike;
       }
-      volume_.largest_rack = std::max(volume_.largest_rack, std::min(in_rack, model_elements));
+      const double distinct = elements_of_rows(rack, block.nodes);
+      volume_.largest_rack = std::max(volume_.largest_rack, std::min(in_rack, distinct));
     }
     return volume_;
   }
@@ -125,19 +125,19 @@ class VolumeCounter {
       sum += missing;
     }
     volume_.total += alike * sum;
-    const double distinct = std::min(sum, elements_of_row(rack, node));
+    const double distinct = std::min(sum, elements_of_rows(rack, {node, node}));
     volume_.largest_node = std::max(volume_.largest_node, distinct);
     return distinct;
   }
 
-  /// Distinct elements of the stages that the GPUs of a row belong to.
-  double elements_of_row(int rack, int node) const {
+  /// Distinct elements of the stages that the GPUs of some rows of a rack belong to.
+  double elements_of_rows(int rack, const Range& nodes) const {
     const int width = to_.placement.gpus.count();
-    const int rank = row_of(to_.placement, rack, node) * width;
+    const int first = row_of(to_.placement, rack, nodes.first) * width;
+    const int last = first + nodes.count() * width - 1;
     const Parallelism whole{1, to_.parallelism.pp, 1};
     double elements = 0.0;
-    for (int stage = stage_of(to_.parallelism, rank);
-         stage <= stage_of(to_.parallelism, rank + width - 1);
+    for (int stage = stage_of(to_.parallelism, first); stage <= stage_of(to_.parallelism, last);
          ++stage) {
       elements += stage_elements(model_, role_, whole, stage);
     }

@@ -139,7 +139,7 @@ class TreeBuilder : public YAML::EventHandler {
     } else if (parent.has_key) {
       value.key_line = parent.key.line;
       value.key_column = parent.key.column;
-      parent.value.fields.emplace_back(std::move(parent.key.scalar), std::move(value));
+      parent.value.fields.push_back({std::move(parent.key.scalar), std::move(value)});
       parent.has_key = false;
     } else {
       begin_field(parent, std::move(value));

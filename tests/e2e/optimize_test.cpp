@@ -121,11 +121,33 @@ TEST_F(Optimize, MapsErrorsToExitCodes) {
   EXPECT_EQ(run(" --no-such-flag").exit_code, 2);
   EXPECT_EQ(run(" --hw " + kSample + "/hw.yaml").exit_code, 2);
   EXPECT_EQ(run(kInputs + " --evals 10 --time 1").exit_code, 2);
+  const Outcome zero = run(kInputs + " --evals 0");
+  EXPECT_EQ(zero.exit_code, 2);
+  EXPECT_THAT(zero.errors, HasSubstr("--evals: expected a number above 0, found 0"));
   const Outcome missing = run(" --hw nowhere.yaml --config " + kSample + "/workload.yaml");
   EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.errors, HasSubstr("nowhere.yaml"));
   EXPECT_EQ(run(" --version").exit_code, 0);
   EXPECT_THAT(run(" --help").output, HasSubstr("Examples:"));
+}
+
+TEST_F(Optimize, RefusesAnUnwritablePlanBeforeTheSearch) {
+  write_file_atomic(directory_ / "taken", "");
+  const Outcome outcome = run(kInputs + " --time 600 --opt-plan taken/plan.yaml");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.errors, HasSubstr("taken is a regular file"));
+  EXPECT_EQ(outcome.output, "");
+}
+
+TEST_F(Optimize, SaysThatSharingIsNotSearched) {
+  std::string config = read_file(kSample + "/workload.yaml");
+  const std::string off = "allow_ac_share: false";
+  config.replace(config.find(off), off.size(), "allow_ac_share: true");
+  write_file_atomic(directory_ / "workload.yaml", config);
+  const Outcome outcome =
+      run(" --hw " + kSample + "/hw.yaml --config workload.yaml --evals 10 --quiet");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("policy.allow_ac_share"));
 }
 
 TEST_F(Optimize, ExplainsWhyNothingFits) {

@@ -15,14 +15,16 @@
 
 namespace rpeg {
 
+struct YamlField;
+
 /// A YAML value with the place it was read from (1-based).
 struct YamlValue {
   enum class Kind { kNull, kScalar, kSequence, kMap };
   Kind kind = Kind::kNull;
-  std::string scalar;                                     ///< text of a scalar
-  bool quoted = false;                                    ///< "5" is a string, 5 a number
-  std::vector<YamlValue> items;                           ///< of a sequence
-  std::vector<std::pair<std::string, YamlValue>> fields;  ///< of a map, in file order
+  std::string scalar;             ///< text of a scalar
+  bool quoted = false;            ///< "5" is a string, 5 a number
+  std::vector<YamlValue> items;   ///< of a sequence
+  std::vector<YamlField> fields;  ///< of a map, in file order
   int line = 0;
   int column = 0;
   int key_line = 0;  ///< of a field of a map: where its key stands
@@ -30,6 +32,12 @@ struct YamlValue {
 
   /// The value of a key, or nullptr.
   const YamlValue* find(std::string_view key) const;
+};
+
+/// A key of a map with its value.
+struct YamlField {
+  std::string key;
+  YamlValue value;
 };
 
 /// Parses one document. Throws kUsage with file:line:column for a syntax error, a duplicate key, an

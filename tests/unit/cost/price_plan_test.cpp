@@ -188,6 +188,18 @@ TEST(Transfer, IsBoundByTheNodeUplink) {
   EXPECT_NEAR((inside.time.total_s - 0.5) / (0.75 * model_bytes * 1e-11 / 0.8), 1.0, 2e-3);
 }
 
+TEST(Transfer, CrossesTheUplinkOfARackOncePerStage) {
+  const WorkloadConfig config = two_vertices();
+  // Each rack of the receiver holds one stage, on all four of its nodes.
+  const VertexPlan from{{12, 1, 1}, 1, {{0, 0}, {5, 7}, {0, 3}}};
+  const VertexPlan to{{4, 2, 4}, 1, {{0, 1}, {1, 4}, {0, 3}}};
+  // 16 of the 32 layers, the final norm and the head.
+  const double model = static_cast<double>(parameter_count(llama_2_7b(), false));
+  const double stage = 0.5 * (model + 4096.0);
+  const TimedTask task = price_transfer(actor_training(), from, to, config, example_profile());
+  EXPECT_NEAR(task.time.total_s / (2.0 * stage * 1e-9), 1.0, 1e-6);
+}
+
 TEST(PricePlan, OfALargeClusterIsTheSameWorkAsOfASmallOne) {
   // 32 768 GPUs: the block of every vertex is the whole cluster; three blocks of different layouts.
   WorkloadConfig config = example_config();

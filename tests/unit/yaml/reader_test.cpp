@@ -46,7 +46,7 @@ std::string read_error(const std::string& text) {
 TEST(ParseYaml, KeepsKindsOrderAndPositions) {
   const YamlValue root = parse_yaml("b: 1\na:\n  - \"5\"\n  - {c: ~}\n", "f.yaml");
   ASSERT_EQ(root.fields.size(), 2u);
-  EXPECT_EQ(root.fields[0].first, "b");
+  EXPECT_EQ(root.fields[0].key, "b");
   const YamlValue* a = root.find("a");
   ASSERT_NE(a, nullptr);
   EXPECT_EQ(a->key_line, 2);
@@ -55,7 +55,7 @@ TEST(ParseYaml, KeepsKindsOrderAndPositions) {
   EXPECT_TRUE(a->items[0].quoted);
   EXPECT_EQ(a->items[0].line, 3);
   EXPECT_EQ(a->items[0].column, 5);
-  EXPECT_EQ(a->items[1].fields[0].second.kind, YamlValue::Kind::kNull);
+  EXPECT_EQ(a->items[1].fields[0].value.kind, YamlValue::Kind::kNull);
 }
 
 TEST(ParseYaml, RefusesWhatIsNotStrictYaml) {
