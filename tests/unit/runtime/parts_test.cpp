@@ -171,7 +171,7 @@ TEST(Rollouts, NamesTheBrokenLine) {
     FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    EXPECT_THAT(error.where(), testing::HasSubstr("rpeg_broken.jsonl:1"));
+    EXPECT_THAT(error.where(), testing::HasSubstr("broken.jsonl:1"));
   }
 }
 
