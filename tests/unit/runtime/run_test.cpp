@@ -152,6 +152,19 @@ TEST(Run, RecomputedLogProbabilitiesEqualThoseOfTheGenerator) {
   expect_equal_losses(generator, recomputed, 1e-5);
 }
 
+TEST(Run, ReplayLeavesTheRecordingAlone) {
+  CopyJob job;
+  const fs::path directory = fresh_directory("again");
+  const Job compiled = compile_copy_job(job, directory);
+  run_on_threads(compiled);
+  const std::string recorded = read_file(directory / "rollouts.jsonl");
+  RunOptions replay;
+  replay.replay = directory / "rollouts.jsonl";
+  replay.max_iterations = 1;
+  run_on_threads(compiled, replay);
+  EXPECT_EQ(read_file(directory / "rollouts.jsonl"), recorded);
+}
+
 TEST(Run, LearnsToCopy) {
   CopyJob job;
   job.iterations = 30;
