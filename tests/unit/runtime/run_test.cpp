@@ -233,6 +233,30 @@ TEST(Run, WritesMetricsTracesAndSummary) {
   EXPECT_EQ(weight_bytes, 2 * 4 * parameters);
 }
 
+TEST(Run, TrainingStartsWhenAllItsReplicasAreThere) {
+  const fs::path directory = fresh_directory("waits");
+  CopyJob job;
+  job.algorithm = Algorithm::kPpo;
+  job.prompts = 32;
+  job.placements = {{"t_V", "r0 n[0-0] g[1-1]"}};
+  job.elsewhere = "r0 n[0-0] g[0-1]";
+  run_on_threads(compile_copy_job(job, directory));
+  std::map<std::int64_t, double> critic_ends;  // by iteration
+  std::map<std::int64_t, double> actor_starts;
+  for (const TraceEvent& event : load_trace(directory / "trace")) {
+    if (event.kind == "train" && event.vertex == "t_V") {
+      critic_ends[event.iteration] = event.end_s;
+    } else if (event.kind == "train" && event.rank == 0) {
+      actor_starts[event.iteration] = event.start_s;
+    }
+  }
+  ASSERT_EQ(actor_starts.size(), 3U);
+  constexpr double kClocks_s = 5e-3;  // the clocks of two ranks agree better than that
+  for (const auto& [iteration, start_s] : actor_starts) {
+    EXPECT_GT(start_s, critic_ends.at(iteration) - kClocks_s) << "iteration " << iteration;
+  }
+}
+
 TEST(Run, EvaluationIsTheSameOnAnyNumberOfRanks) {
   RunOptions options;
   options.eval_only = true;
