@@ -64,6 +64,16 @@ void read_grpo(MapReader& block, TrainConfig* train) {
   train->std_eps = block.number("std_eps", kCoefficient, 1e-6);
 }
 
+/// Without a reference there is nothing to keep near, whatever the coefficient.
+void warn_of_idle_kl(const MapReader& block, const ConfigContext& context) {
+  const PolicySpec& policy = context.plan.policy;
+  if (block.has("kl_coef") && !policy.kl_reference) {
+    context.warnings.push_back(
+        fmt::format("train.{}.kl_coef is not used: the plan has policy.kl_reference: false",
+                    to_string(policy.algorithm)));
+  }
+}
+
 /// Reads the block of the algorithm that runs; the others are only reported.
 void read_algorithm(MapReader& block, TrainConfig* train, const ConfigContext& context) {
   const Algorithm algorithm = context.plan.policy.algorithm;
@@ -76,6 +86,7 @@ void read_algorithm(MapReader& block, TrainConfig* train, const ConfigContext& c
     block.ignore(to_string(other));
   }
   MapReader options = block.map(to_string(algorithm), false);
+  warn_of_idle_kl(options, context);
   switch (algorithm) {
     case Algorithm::kPpo:
       read_policy_options(options, train, context.plan.policy);

@@ -16,7 +16,7 @@ namespace {
 struct Effect {
   std::int64_t bytes = 0;
   std::int64_t version = -1;
-  double ready_s = 0.0;  ///< when its message left the sender; waiting before is not its time
+  double ready_s = 0.0;  ///< waiting until then, for a sender or a group, is not its time
 };
 
 const WeightTransfer& transfer_of(const Job& job, const Instruction& instruction) {
@@ -70,6 +70,13 @@ Effect receive_weights(RankContext& context, const Instruction& instruction) {
   return {.bytes = message.bytes, .version = header.version, .ready_s = header.sent_s};
 }
 
+Effect train(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
+  context.groups.at(instruction.vertex)->barrier();
+  const double ready_s = context.clock.now_s();
+  train_vertex(context, instruction, iteration);
+  return {.version = iteration + 1, .ready_s = ready_s};
+}
+
 Effect execute(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
   switch (instruction.kind) {
     case InstructionKind::kGenerate:
@@ -79,8 +86,7 @@ Effect execute(RankContext& context, const Instruction& instruction, std::int64_
       infer_sequences(context, instruction, iteration);
       break;
     case InstructionKind::kTrain:
-      train_vertex(context, instruction, iteration);
-      break;
+      return train(context, instruction, iteration);
     case InstructionKind::kSend:
       return send_data(context, instruction, iteration);
     case InstructionKind::kReceive:
@@ -133,14 +139,12 @@ void run_program(RankContext& context, std::int64_t iteration, TraceWriter* trac
     const std::string where =
         fmt::format("{} {}, iteration {}", to_string(instruction.kind), task, iteration);
     context.world.set_context(where);
-    const double start_s = context.clock.now_s();
+    const double reached_s = context.clock.now_s();
     const Effect effect = execute(context, instruction, iteration);
     const double end_s = context.clock.now_s();
+    const double start_s = std::clamp(effect.ready_s, reached_s, end_s);
     if (!is_data_message(instruction.kind)) {
-      count_time(context.reports[iteration],
-                 tasks,
-                 task,
-                 std::max(0.0, end_s - std::max(start_s, effect.ready_s)));
+      count_time(context.reports[iteration], tasks, task, end_s - start_s);
     }
     if (trace != nullptr) {
       trace->add({.iteration = iteration,

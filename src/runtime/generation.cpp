@@ -46,8 +46,39 @@ std::vector<GenerationResult> run_model(RankContext& context,
   }
 }
 
-/// The recorded rollout in place of a generated one. Its tokens are checked against the model, for
-/// a file may come from anywhere.
+/// Throws unless a recorded rollout fits the job, for a file may come from anywhere.
+void check_record(const RankContext& context, const RolloutRecord& record) {
+  const auto fail = [&](const std::string& complaint) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("--replay: iteration {}, prompt {}, sample {} {}",
+                            record.iteration,
+                            record.prompt,
+                            record.sample,
+                            complaint));
+  };
+  const auto& prompts = context.data.at(record.iteration).prompts;
+  const std::int64_t drawn = prompts[static_cast<std::size_t>(record.prompt)];
+  if (record.dataset_index != drawn) {
+    fail(
+        fmt::format("answers prompt {} of the data, but this run draws prompt {}: replay with the "
+                    "seed, the data and the batch of the recording",
+                    record.dataset_index,
+                    drawn));
+  }
+  const std::vector<std::int32_t>& tokens = record.rollout.tokens;
+  const std::int64_t longest = context.job.inputs.workload.generation_length;
+  if (static_cast<std::int64_t>(tokens.size()) > longest) {
+    fail(fmt::format(
+        "has {} tokens, more than the generation_length of {}", tokens.size(), longest));
+  }
+  const std::int64_t vocabulary = context.job.inputs.model(ModelRole::kActor).vocab_size;
+  const auto [lowest, highest] = std::minmax_element(tokens.begin(), tokens.end());
+  if (*lowest < 0 || *highest >= vocabulary) {
+    fail(fmt::format("has a token outside the model's vocabulary of {}", vocabulary));
+  }
+}
+
+/// The recorded rollout in place of a generated one.
 RolloutRecord replayed(const RankContext& context, std::int64_t iteration, std::int64_t sequence) {
   const std::int64_t prompt = sequence / context.samples();
   const std::int64_t sample = sequence % context.samples();
@@ -60,18 +91,7 @@ RolloutRecord replayed(const RankContext& context, std::int64_t iteration, std::
                             prompt,
                             sample));
   }
-  const std::vector<std::int32_t>& tokens = found->second.rollout.tokens;
-  const std::int64_t vocabulary = context.job.inputs.model(ModelRole::kActor).vocab_size;
-  const auto [lowest, highest] = std::minmax_element(tokens.begin(), tokens.end());
-  if (*lowest < 0 || *highest >= vocabulary) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("--replay: iteration {}, prompt {}, sample {} has a token outside the "
-                            "model's vocabulary of {}",
-                            iteration,
-                            prompt,
-                            sample,
-                            vocabulary));
-  }
+  check_record(context, found->second);
   return found->second;
 }
 
@@ -145,7 +165,7 @@ void generate_sequences(RankContext& context,
     record.dataset_index = data.prompts[static_cast<std::size_t>(record.prompt)];
     record.version = context.models.at(ModelRole::kActor).version;
     count(report, record, context.prompt(data, s));
-    if (!context.job.config.runtime.rollouts.empty()) {
+    if (!context.job.config.runtime.rollouts.empty() && context.replay.empty()) {
       report.rollouts += rollout_line(record);
     }
     SequenceData& entry = data.sequences[s];

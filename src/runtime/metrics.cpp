@@ -49,6 +49,7 @@ void merge_report(Report& total, const Report& part) {
   }
   total.mismatch_max = std::max(total.mismatch_max, part.mismatch_max);
   total.stop = total.stop || part.stop;
+  total.iteration_s = std::max(total.iteration_s, part.iteration_s);
   total.task_s.resize(std::max(total.task_s.size(), part.task_s.size()));
   for (std::size_t i = 0; i < part.task_s.size(); ++i) {
     total.task_s[i] = std::max(total.task_s[i], part.task_s[i]);

@@ -43,7 +43,7 @@ struct Report {
   double mismatch_max = 0.0;
   bool stop = false;           ///< a signal asked this rank to stop
   std::vector<double> task_s;  ///< seconds of each task of the schedule
-  double iteration_s = 0.0;    ///< set by the collector
+  double iteration_s = 0.0;    ///< start to end of the rank's program; of all: the slowest
   std::string rollouts;        ///< JSONL lines
 
   double& operator[](Sum sum) { return sums[static_cast<std::size_t>(sum)]; }
@@ -53,7 +53,7 @@ struct Report {
 Bytes encode_report(const Report& report);
 Report decode_report(const Bytes& message);
 
-/// Adds another rank's report: sums add, task times and maxima take the larger, rollouts append.
+/// Adds another rank's report: sums add, times and maxima take the larger, rollouts append.
 void merge_report(Report& total, const Report& part);
 
 /// The metrics of an iteration from the report of all ranks.

@@ -252,6 +252,7 @@ void finish(Run& run) {
 }
 
 /// Opens this rank's files. An evaluation writes none: it must not empty those of a training run.
+/// Nor does a replay write rollouts: they may be the very file that it reads.
 Run open_run(RankContext& context, Comm& control) {
   const RuntimeConfig& config = context.job.config.runtime;
   const bool trains = !context.options.eval_only;
@@ -259,7 +260,7 @@ Run open_run(RankContext& context, Comm& control) {
   Run run{.context = context,
           .control = control,
           .metrics = LineFile(writes ? metrics_file(config, "metrics.jsonl") : ""),
-          .rollouts = LineFile(writes ? config.rollouts : ""),
+          .rollouts = LineFile(writes && context.replay.empty() ? config.rollouts : ""),
           .trace = nullptr,
           .reports = {},
           .summary = {},

@@ -70,12 +70,8 @@ Report gather_reports(Comm& control, Report mine) {
   }
   Report total;
   const std::vector<Bytes> reports = control.all_gather(encode_report(mine));
-  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
-    const Report report = decode_report(reports[rank]);
-    merge_report(total, report);
-    if (rank == 0) {
-      total.iteration_s = report.iteration_s;
-    }
+  for (const Bytes& report : reports) {
+    merge_report(total, decode_report(report));
   }
   if (control.rank() == 0) {
     total.rollouts = std::move(rollouts);

@@ -34,7 +34,7 @@ struct IterationMetrics {
   double learning_rate = 0.0;
   double mismatch_mean = 0.0;  ///< |log π_generate − log π_train| on the same weights and tokens
   double mismatch_max = 0.0;
-  double iteration_s = 0.0;
+  double iteration_s = 0.0;   ///< of the slowest rank, without evaluation
   double tokens_per_s = 0.0;  ///< prompt and response tokens of the batch per second
   double eval_reward = 0.0;   ///< NaN when not evaluated in this iteration
 };

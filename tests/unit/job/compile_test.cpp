@@ -271,14 +271,8 @@ TEST_F(CompileTest, RunYamlOfManyRanksStaysSmall) {
   for (const Job& job : {together, apart}) {
     ASSERT_EQ(job.ranks.size(), 256U);
     check_programs(job, 3);
-    // 50 MB at 1,024 ranks, though there are messages between all pairs of ranks.
-    EXPECT_LT(job_text(job, nullptr).size(), 1024U * 1024U);
+    EXPECT_LT(job_text(job, nullptr).size(), 1024U * 1024U);  // 50 MB at 1,024 ranks
   }
-  std::size_t instructions = 0;
-  for (const RankSpec& rank : together.ranks) {
-    instructions += rank.program.size();
-  }
-  EXPECT_GT(instructions, 2U * 256 * 255);
 }
 
 TEST_F(CompileTest, ScriptsStartTheRightNumberOfRanks) {

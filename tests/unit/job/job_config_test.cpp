@@ -148,6 +148,15 @@ TEST_F(JobConfigTest, BlocksThatThePlanDoesNotUseAreWarnings) {
                           HasSubstr("train.ppo is not used: the plan's algorithm is grpo")));
 }
 
+TEST_F(JobConfigTest, KlCoefficientWithoutAReferenceIsAWarning) {
+  WorkloadConfig inputs = tiny_inputs(Algorithm::kGrpo);
+  inputs.policy.kl_reference = false;
+  load(inputs, {{"  iterations: 5", "  iterations: 5\n  grpo: {kl_coef: 0.1}"}});
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("train.grpo.kl_coef is not used")));
+  load(inputs, {});  // the default is not the user's wish
+  EXPECT_THAT(warnings_, ElementsAre());
+}
+
 TEST_F(JobConfigTest, EpochsAndMinibatchesDefaultToThePlans) {
   WorkloadConfig inputs = tiny_inputs(Algorithm::kGrpo);
   inputs.policy.epochs = 2;

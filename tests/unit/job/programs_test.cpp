@@ -80,27 +80,23 @@ TEST(Programs, OfOneRankHaveNoMessages) {
   EXPECT_TRUE(job.transfers.empty());
 }
 
-TEST(Programs, CoLocatedReplicasExchangeOnlyScoresAndWhatTheyDoNotOwn) {
-  // Two replicas of everything on ranks 0 and 1: only GRPO's scores cross.
+TEST(Programs, CoLocatedReplicasExchangeOnlyWhatTheyDoNotOwn) {
+  // Two replicas of everything on ranks 0 and 1: nothing crosses.
   std::map<std::string, std::string> both{
       {"g_pi", "r0 n[0-0] g[0-1]"}, {"i_ref", "r0 n[0-0] g[0-1]"}, {"t_pi", "r0 n[0-0] g[0-1]"}};
   EXPECT_THAT(program_text(tiny_job(tiny_plan(tiny_inputs(Algorithm::kGrpo), both)), 0),
-              ElementsAre("generate g_pi 0-8",
-                          "send score g_pi 0-8 rank 1",
-                          "infer i_ref 0-8",
-                          "receive score g_pi 8-16 rank 1",
-                          "train t_pi 0-8"));
+              ElementsAre("generate g_pi 0-8", "infer i_ref 0-8", "train t_pi 0-8"));
   // With two mini-batches rank 0 trains [0, 4) and [8, 12), and lacks the second part.
   WorkloadConfig inputs = tiny_inputs(Algorithm::kGrpo);
   inputs.policy.minibatches = 2;
   EXPECT_THAT(program_text(tiny_job(tiny_plan(inputs, both)), 0),
               ElementsAre("generate g_pi 0-8",
                           "send rollout g_pi 4-8 rank 1",
-                          "send score g_pi 0-8 rank 1",
+                          "send score g_pi 4-8 rank 1",
                           "infer i_ref 0-8",
                           "send ref_logprobs i_ref 4-8 rank 1",
                           "receive rollout g_pi 8-12 rank 1",
-                          "receive score g_pi 8-16 rank 1",
+                          "receive score g_pi 8-12 rank 1",
                           "receive ref_logprobs i_ref 8-12 rank 1",
                           "train t_pi 0-4 8-12"));
 }

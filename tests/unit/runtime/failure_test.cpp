@@ -103,20 +103,30 @@ TEST(RunFailure, ReplayMustHoldTheIteration) {
       "no rollout of iteration 1, prompt 0, sample 0");
 }
 
-TEST(RunFailure, ReplayTokensMustBeInTheVocabulary) {
-  const fs::path directory = fresh_directory("vocabulary");
+/// Replays `record` as the only response of the only prompt.
+void expect_unfit_record(const RolloutRecord& record, const std::string& complaint) {
+  const fs::path directory = fresh_directory("record");
   CopyJob options;
   options.iterations = 1;
   options.prompts = 1;
   options.samples = 1;
-  RolloutRecord record;
-  record.rollout = {{3, 99, 4}, {-1.0F, -1.0F, -1.0F}, false};
+  Job job = compile_copy_job(options, directory);
+  job.config.data.shuffle = false;
   write_file_atomic(directory / "bad.jsonl", rollout_line(record));
   RunOptions replay;
   replay.replay = directory / "bad.jsonl";
-  expect_error([&] { run_on_threads(compile_copy_job(options, directory), replay); },
-               ErrorKind::kUsage,
-               "outside the model's vocabulary of 12");
+  expect_error([&] { run_on_threads(job, replay); }, ErrorKind::kUsage, complaint);
+}
+
+TEST(RunFailure, ReplayMustFitTheJob) {
+  RolloutRecord record;
+  record.rollout = {{3, 99, 4}, {-1.0F, -1.0F, -1.0F}, false};
+  expect_unfit_record(record, "outside the model's vocabulary of 12");
+  record.rollout = {{3, 1, 4, 1}, {-1.0F, -1.0F, -1.0F, -1.0F}, false};
+  expect_unfit_record(record, "has 4 tokens, more than the generation_length of 3");
+  record.rollout = {{3}, {-1.0F}, false};
+  record.dataset_index = 5;
+  expect_unfit_record(record, "answers prompt 5 of the data, but this run draws prompt 0");
 }
 
 TEST(RunTogether, AllRanksThrowWhatOneThrew) {

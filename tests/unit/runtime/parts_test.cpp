@@ -100,10 +100,12 @@ TEST(Metrics, ReportsSurviveTheJourneyAndAddUp) {
   a[Sum::kSequences] = 3.0;
   a.mismatch_max = 0.25;
   a.task_s = {1.0, 5.0};
+  a.iteration_s = 6.0;
   Report b;
   b[Sum::kSequences] = 2.0;
   b.mismatch_max = 0.125;
   b.task_s = {2.0, 4.0};
+  b.iteration_s = 7.0;
   b.stop = true;
   b.rollouts = "line\n";
   Report total;
@@ -112,6 +114,7 @@ TEST(Metrics, ReportsSurviveTheJourneyAndAddUp) {
   EXPECT_EQ(total[Sum::kSequences], 5.0);
   EXPECT_EQ(total.mismatch_max, 0.25);
   EXPECT_THAT(total.task_s, testing::ElementsAre(2.0, 5.0));
+  EXPECT_EQ(total.iteration_s, 7.0);
   EXPECT_TRUE(total.stop);
   EXPECT_EQ(total.rollouts, "line\n");
 }
@@ -171,7 +174,7 @@ TEST(Rollouts, NamesTheBrokenLine) {
     FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    EXPECT_THAT(error.where(), testing::HasSubstr("rpeg_broken.jsonl:1"));
+    EXPECT_THAT(error.where(), testing::HasSubstr("broken.jsonl:1"));
   }
 }
 

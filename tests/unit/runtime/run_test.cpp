@@ -152,6 +152,19 @@ TEST(Run, RecomputedLogProbabilitiesEqualThoseOfTheGenerator) {
   expect_equal_losses(generator, recomputed, 1e-5);
 }
 
+TEST(Run, ReplayLeavesTheRecordingAlone) {
+  CopyJob job;
+  const fs::path directory = fresh_directory("again");
+  const Job compiled = compile_copy_job(job, directory);
+  run_on_threads(compiled);
+  const std::string recorded = read_file(directory / "rollouts.jsonl");
+  RunOptions replay;
+  replay.replay = directory / "rollouts.jsonl";
+  replay.max_iterations = 1;
+  run_on_threads(compiled, replay);
+  EXPECT_EQ(read_file(directory / "rollouts.jsonl"), recorded);
+}
+
 TEST(Run, LearnsToCopy) {
   CopyJob job;
   job.iterations = 30;
@@ -218,6 +231,30 @@ TEST(Run, WritesMetricsTracesAndSummary) {
   const ModelSpec spec = compiled.inputs.model(ModelRole::kActor);
   const auto parameters = build_parameter_layout(spec, Head::kLanguageModel).total;
   EXPECT_EQ(weight_bytes, 2 * 4 * parameters);
+}
+
+TEST(Run, TrainingStartsWhenAllItsReplicasAreThere) {
+  const fs::path directory = fresh_directory("waits");
+  CopyJob job;
+  job.algorithm = Algorithm::kPpo;
+  job.prompts = 32;
+  job.placements = {{"t_V", "r0 n[0-0] g[1-1]"}};
+  job.elsewhere = "r0 n[0-0] g[0-1]";
+  run_on_threads(compile_copy_job(job, directory));
+  std::map<std::int64_t, double> critic_ends;  // by iteration
+  std::map<std::int64_t, double> actor_starts;
+  for (const TraceEvent& event : load_trace(directory / "trace")) {
+    if (event.kind == "train" && event.vertex == "t_V") {
+      critic_ends[event.iteration] = event.end_s;
+    } else if (event.kind == "train" && event.rank == 0) {
+      actor_starts[event.iteration] = event.start_s;
+    }
+  }
+  ASSERT_EQ(actor_starts.size(), 3U);
+  constexpr double kClocks_s = 5e-3;  // the clocks of two ranks agree better than that
+  for (const auto& [iteration, start_s] : actor_starts) {
+    EXPECT_GT(start_s, critic_ends.at(iteration) - kClocks_s) << "iteration " << iteration;
+  }
 }
 
 TEST(Run, EvaluationIsTheSameOnAnyNumberOfRanks) {
