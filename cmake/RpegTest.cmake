@@ -1,5 +1,6 @@
 # rpeg_unit_test(<module> <sources...>): one binary rpeg_unit_<module>, one ctest entry per TEST, label "unit".
 include(GoogleTest)
+add_custom_target(rpeg_unit_tests)
 function(rpeg_unit_test module)
   if(NOT ARGN)
     return()
@@ -12,6 +13,7 @@ function(rpeg_unit_test module)
                         GTest::gmock GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE RPEG_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                              RPEG_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  add_dependencies(rpeg_unit_tests ${target})
   gtest_discover_tests(${target} TEST_PREFIX "${module}." DISCOVERY_TIMEOUT 60
                        PROPERTIES LABELS unit TIMEOUT 120)
 endfunction()
