@@ -39,18 +39,21 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.footer(kExamples);
   app.add_option("--hw", flags.hw, "Hardware: rpeg-calibrate's file, or builtin:NAME")->required();
   auto* config = app.add_option("--config", flags.config, "Workload configuration");
-  app.add_option("--evaluate", flags.evaluate, "Only predict for this plan file")->excludes(config);
+  auto* evaluate = app.add_option("--evaluate", flags.evaluate, "Only predict for this plan file");
   auto* evals = app.add_option("--evals", flags.evals, "Evaluations in all; reproducible exactly");
   auto* time = app.add_option("--time", flags.time_s, "Wall clock of the search, seconds");
   evals->check(apps::above_zero)->excludes(time);
   time->check(apps::above_zero);
-  app.add_option("--seed", flags.seed, "Overrides the configuration's seed");
-  app.add_option("--base-plan", flags.base_plan, "Where to save the greedy plan");
-  app.add_option("--opt-plan", flags.opt_plan, "Where to save the optimized plan");
+  auto* seed = app.add_option("--seed", flags.seed, "Overrides the configuration's seed");
+  auto* base = app.add_option("--base-plan", flags.base_plan, "Where to save the greedy plan");
+  auto* best = app.add_option("--opt-plan", flags.opt_plan, "Where to save the optimized plan");
   app.add_option("--log-file", flags.log_file, "Also log to this file");
-  app.add_flag("--plots", flags.plots, "Draw the graph and the timelines (PDF)");
+  auto* plots = app.add_flag("--plots", flags.plots, "Draw the graph and the timelines (PDF)");
   app.add_flag("--debug", flags.debug, "Log decisions");
   app.add_flag("--quiet", flags.quiet, "Warnings, errors and the result only");
+  for (auto* of_a_search : {config, evals, time, seed, base, best, plots}) {
+    evaluate->excludes(of_a_search);
+  }
 }
 
 /// The configuration with what the flags override.
