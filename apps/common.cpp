@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -77,6 +78,14 @@ std::string above_zero(const std::string& number) {
   const auto [at, error] = std::from_chars(number.data(), end, value);
   const bool is_above = error == std::errc() && at == end && value > 0.0;
   return is_above ? "" : fmt::format("expected a number above 0, found {}", number);
+}
+
+std::string seed_of_a_file(const std::string& number) {
+  std::int64_t value = -1;
+  const char* end = number.data() + number.size();
+  const auto [at, error] = std::from_chars(number.data(), end, value);
+  const bool is_seed = error == std::errc() && at == end && value >= 0;
+  return is_seed ? "" : fmt::format("expected a whole number from 0 to 2^63 - 1, found {}", number);
 }
 
 void check_writable(const std::filesystem::path& path) {

@@ -45,6 +45,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   evals->check(apps::above_zero)->excludes(time);
   time->check(apps::above_zero);
   auto* seed = app.add_option("--seed", flags.seed, "Overrides the configuration's seed");
+  seed->check(apps::seed_of_a_file);
   auto* base = app.add_option("--base-plan", flags.base_plan, "Where to save the greedy plan");
   auto* best = app.add_option("--opt-plan", flags.opt_plan, "Where to save the optimized plan");
   app.add_option("--log-file", flags.log_file, "Also log to this file");

@@ -293,6 +293,7 @@ WorkloadConfig parse_workload_config(const std::string& text, const std::filesys
   Faults faults(file.string());
   const YamlValue root = parse_yaml(text, file.string());
   MapReader reader(root, "", faults);
+  faults.throw_if_any();  // what is no map lacks nothing else
   WorkloadConfig config = read_workload_config(reader, file.parent_path());
   reader.finish();
   faults.throw_if_any();
