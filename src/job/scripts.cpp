@@ -136,8 +136,18 @@ export OMPI_MCA_hwloc_base_binding_policy=none
 if [ "$(id -u)" = 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
+# On SIGINT and SIGTERM mpirun kills its ranks after a second. SIGUSR1 it passes on, and they save. It has
+# a session of its own, so that Ctrl-C reaches this script only, and ends when the script is killed.
 # shellcheck disable=SC2086  # MPIRUN_ARGS is a list of words
-exec mpirun -np {0} ${{MPIRUN_ARGS:-}} "$rpeg_run" --config "$here"/{3} "$@"
+setpriv --pdeathsig TERM setsid mpirun -np {0} ${{MPIRUN_ARGS:-}} "$rpeg_run" --config "$here"/{3} "$@" &
+trap 'kill -USR1 "$!"' INT TERM HUP USR1
+code=0
+wait "$!" || code=$?
+while kill -0 "$!" 2>/dev/null; do  # a signal ended the wait, not mpirun
+  code=0
+  wait "$!" || code=$?
+done
+exit "$code"
 )sh",
                      ranks,
                      find_executable(paths),
