@@ -1,6 +1,7 @@
 #include "search/sub_plans.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "rpeg/base/error.h"
@@ -36,8 +37,8 @@ std::vector<Placement> blocks_inside(const Placement& region) {
       }
     }
   }
-  std::ranges::stable_sort(blocks, {}, [](const Placement& block) {
-    return std::pair(-block.gpu_count(), block.racks.count() * block.nodes.count());
+  std::ranges::sort(blocks, {}, [](const Placement& block) {
+    return std::tuple(-block.gpu_count(), block.racks.count() * block.nodes.count(), block);
   });
   return blocks;
 }
