@@ -192,7 +192,8 @@ void save_hf_directory(const std::filesystem::path& directory,
   if (!tokenizer_source.empty()) {
     copy_tokenizer(tokenizer_source, directory);
   }
-  write_file_atomic(directory / "config.json", hf_config_text(spec));
+  const bool scalar_head = layout.tensors.back().name == kScalarHead;
+  write_file_atomic(directory / "config.json", hf_config_text(spec, scalar_head));
   std::vector<TensorView> tensors;
   tensors.reserve(layout.tensors.size());
   for (const ParameterTensor& tensor : layout.tensors) {

@@ -12,6 +12,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* kLanguageModel = "LlamaForCausalLM";
+constexpr const char* kClassifier = "LlamaForSequenceClassification";
+
 /// A config.json and where it was read.
 struct ConfigFile {
   Json json;
@@ -99,7 +102,7 @@ double read_rope_theta(const ConfigFile& config) {
 void check_supported(const ConfigFile& config) {
   const Json& architectures = config.get("architectures");
   if (!architectures.is_array() || architectures.size() != 1 ||
-      architectures[0] != "LlamaForCausalLM") {
+      (architectures[0] != kLanguageModel && architectures[0] != kClassifier)) {
     config.fail(fmt::format("architecture {} is not supported; RPEG trains LlamaForCausalLM",
                             architectures.dump()));
   }
@@ -154,14 +157,17 @@ ModelSpec load_hf_config(const std::filesystem::path& path) {
   return spec;
 }
 
-std::string hf_config_text(const ModelSpec& spec) {
+std::string hf_config_text(const ModelSpec& spec, bool scalar_head) {
   nlohmann::ordered_json json;
-  json["architectures"] = {"LlamaForCausalLM"};
+  json["architectures"] = {scalar_head ? kClassifier : kLanguageModel};
   json["attention_bias"] = false;
   json["attention_dropout"] = 0.0;
   json["head_dim"] = spec.head_dim;
   json["hidden_act"] = "silu";
   json["hidden_size"] = spec.hidden_dim;
+  if (scalar_head) {
+    json["id2label"] = {{"0", "value"}};  // one label: the head has one row
+  }
   json["initializer_range"] = spec.initializer_range;
   json["intermediate_size"] = spec.ffn_dim;
   json["max_position_embeddings"] = spec.max_positions;

@@ -32,10 +32,12 @@ struct ModelSpec {
 
 /// Reads a Hugging Face `config.json` (the file or the directory that holds it). Throws kUsage
 /// naming the file for a missing or ill-typed key, and naming the feature for an architecture that
-/// RPEG cannot train yet (anything but LlamaForCausalLM; biases, RoPE scaling, mixture of experts).
+/// RPEG cannot train yet (anything but LlamaForCausalLM and, for critics,
+/// LlamaForSequenceClassification; biases, RoPE scaling, mixture of experts).
 ModelSpec load_hf_config(const std::filesystem::path& path);
 
-/// Returns the text of a `config.json` that Hugging Face tools load as LlamaForCausalLM (fp32).
-std::string hf_config_text(const ModelSpec& spec);
+/// Returns the text of a `config.json` that Hugging Face tools load as LlamaForCausalLM, or with a
+/// scalar head as LlamaForSequenceClassification of one label (fp32).
+std::string hf_config_text(const ModelSpec& spec, bool scalar_head = false);
 
 }  // namespace rpeg

@@ -119,6 +119,16 @@ TEST_F(ParameterFiles, SavedDirectoryLoadsBitForBit) {
   }
 }
 
+TEST_F(ParameterFiles, SavedCriticIsAClassifierOfOneLabel) {
+  const TinyModel<float> critic(Head::kScalar, false);
+  save_hf_directory(directory, critic.spec, critic.layout, critic.weights, {});
+  const std::string config = read_file(directory / "config.json");
+  EXPECT_NE(config.find("LlamaForSequenceClassification"), std::string::npos);
+  EXPECT_NE(config.find("\"id2label\": {\n    \"0\": \"value\""), std::string::npos);
+  EXPECT_EQ(load_hf_config(directory), critic.spec);
+  EXPECT_EQ(load(critic.layout), critic.weights);
+}
+
 TEST_F(ParameterFiles, SavedDirectoryKeepsStopTokensOfConfigJson) {
   const TinyModel<float> tiny(Head::kLanguageModel, true);
   const fs::path source = directory / "source";
