@@ -14,7 +14,8 @@ class App;
 namespace rpeg::apps {
 
 /// Runs a tool's body and maps what it throws to an exit code, in this one place: rpeg::Error by
-/// its kind, anything else to 70. Messages go to stderr.
+/// its kind, anything else to 70. A result that stdout did not take is a runtime failure. Messages
+/// go to stderr.
 int run_main(const std::string& tool, const std::function<void()>& body);
 
 /// Adds --version and parses the command line. Returns false when --help or --version was answered
@@ -23,13 +24,15 @@ bool parse_flags(CLI::App& app, int argc, const char* const* argv);
 
 /// For CLI11's `check`: what is wrong with the number, or "".
 std::string above_zero(const std::string& number);
+std::string whole_number(const std::string& number);
 
 /// Finds out before minutes of work that the file could not be written in the end; creates missing
 /// parent directories. Throws kUsage.
 void check_writable(const std::filesystem::path& path);
 
-/// Sends spdlog to stderr (level info, or debug; warnings only when quiet) and, when `log_file` is
-/// not empty, to that file with time stamps. Throws kUsage when the file cannot be opened.
+/// Sends spdlog to stderr (in colour on a terminal unless NO_COLOR is set; level info, or debug;
+/// warnings only when quiet) and, when `log_file` is not empty, to that file with time stamps.
+/// Throws kUsage when the file cannot be opened.
 struct LogOptions {
   bool debug = false;
   bool quiet = false;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "common.h"
+#include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/job/compile.h"
 
@@ -40,7 +41,8 @@ bool parse(int argc, const char* const* argv, Flags* flags) {
   app.add_option("--out-dir", flags->out_dir, "directory to write; created when missing")
       ->required();
   app.add_option("--plan", flags->plan, "plan to compile instead of the one job.yaml names");
-  app.add_option("--seed", flags->seed, "overrides the seeds of the job and of random weights");
+  app.add_option("--seed", flags->seed, "overrides the seeds of the job and of random weights")
+      ->check(rpeg::apps::whole_number);
   app.add_flag("--emit-sbatch", flags->emit_sbatch, "also write submit.sbatch; never submits");
   app.add_flag("--quiet", flags->quiet, "only warnings");
   app.add_flag("--debug", flags->debug, "more on what is decided");
@@ -70,10 +72,12 @@ void run(int argc, const char* const* argv) {
     return;
   }
   rpeg::apps::set_up_logging({flags.debug, flags.quiet, ""});
+  if (flags.out_dir.empty()) {
+    throw rpeg::Error(rpeg::ErrorKind::kUsage, "--out-dir is empty; name a directory");
+  }
   const fs::path out_dir = fs::absolute(flags.out_dir).lexically_normal();
   const rpeg::ScriptPaths paths{out_dir / "run.yaml",
                                 fs::read_symlink("/proc/self/exe").parent_path() / "rpeg-run"};
-  rpeg::ensure_directory(out_dir);
   std::vector<std::string> warnings;
   rpeg::JobConfig config = rpeg::load_job_config(flags.config, warnings, flags.plan);
   if (flags.seed) {

@@ -39,16 +39,18 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.footer(kExamples);
   app.add_option("--hw", flags.hw, "Hardware: rpeg-calibrate's file, or builtin:NAME")->required();
   auto* config = app.add_option("--config", flags.config, "Workload configuration");
-  app.add_option("--evaluate", flags.evaluate, "Only predict for this plan file")->excludes(config);
+  auto* evaluate = app.add_option("--evaluate", flags.evaluate, "Only predict for this plan file");
   auto* evals = app.add_option("--evals", flags.evals, "Evaluations in all; reproducible exactly");
   auto* time = app.add_option("--time", flags.time_s, "Wall clock of the search, seconds");
   evals->check(apps::above_zero)->excludes(time);
   time->check(apps::above_zero);
-  app.add_option("--seed", flags.seed, "Overrides the configuration's seed");
-  app.add_option("--base-plan", flags.base_plan, "Where to save the greedy plan");
-  app.add_option("--opt-plan", flags.opt_plan, "Where to save the optimized plan");
+  auto* seed = app.add_option("--seed", flags.seed, "Overrides the configuration's seed");
+  seed->check(apps::whole_number);
+  auto* base = app.add_option("--base-plan", flags.base_plan, "Where to save the greedy plan");
+  auto* best = app.add_option("--opt-plan", flags.opt_plan, "Where to save the optimized plan");
   app.add_option("--log-file", flags.log_file, "Also log to this file");
-  app.add_flag("--plots", flags.plots, "Draw the graph and the timelines (PDF)");
+  auto* plots = app.add_flag("--plots", flags.plots, "Draw the graph and the timelines (PDF)");
+  for (auto* option : {config, evals, time, seed, base, best, plots}) evaluate->excludes(option);
   app.add_flag("--debug", flags.debug, "Log decisions");
   app.add_flag("--quiet", flags.quiet, "Warnings, errors and the result only");
 }
@@ -67,6 +69,10 @@ WorkloadConfig load_config(const Flags& flags) {
 
 /// What the user should know before the search rather than after it.
 void check_outputs(const WorkloadConfig& config) {
+  if (!config.output.opt_plan.empty() && config.output.opt_plan == config.output.base_plan) {
+    throw Error(ErrorKind::kUsage,
+                "the base plan and the optimized plan have one path: " + config.output.opt_plan);
+  }
   for (const std::string& path : {config.output.base_plan, config.output.opt_plan}) {
     if (!path.empty()) apps::check_writable(path);
   }
