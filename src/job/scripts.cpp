@@ -136,8 +136,26 @@ export OMPI_MCA_hwloc_base_binding_policy=none
 if [ "$(id -u)" = 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
+# On Ctrl-C mpirun kills the ranks after a second. Kept from it, and sent USR1 instead, which it passes
+# on, it lets them finish the iteration and save. A second signal ends them.
 # shellcheck disable=SC2086  # MPIRUN_ARGS is a list of words
-exec mpirun -np {0} ${{MPIRUN_ARGS:-}} "$rpeg_run" --config "$here"/{3} "$@"
+setsid setpriv --pdeathsig TERM mpirun -np {0} ${{MPIRUN_ARGS:-}} \
+  "$rpeg_run" --config "$here"/{3} "$@" </dev/null &
+ranks=$!
+signals=0
+# shellcheck disable=SC2317  # reached by the trap
+on_signal() {{
+  signals=$((signals + 1))
+  if [ "$signals" = 1 ]; then kill -USR1 "$ranks"; else kill -TERM "$ranks"; fi 2>/dev/null || true
+}}
+trap on_signal INT TERM HUP USR1
+while
+  seen="$signals"
+  code=0
+  wait "$ranks" || code=$?
+  [ "$seen" != "$signals" ]
+do :; done
+exit "$code"
 )sh",
                      ranks,
                      find_executable(paths),

@@ -151,5 +151,18 @@ TEST(RpegRun, StopsOnASignalAndSaves) {
   EXPECT_TRUE(fs::exists(directory / "metrics/summary.yaml"));
 }
 
+TEST(RpegRun, ASignalToTheScriptLetsItSave) {
+  const fs::path directory = fresh_directory("e2e_script");
+  const ScriptPaths paths{endless_job(directory), fs::path(RPEG_BINARY_DIR) / "bin/rpeg-run"};
+  write_file_atomic(directory / "mpirun.sh", mpirun_script(load_job(paths.run_yaml), paths));
+  const CommandResult result =
+      run_command(fmt::format("cd {} && {{ bash mpirun.sh --quiet & }} && script=$! && "
+                              "until [ -s metrics/metrics.jsonl ]; do sleep 0.1; done && "
+                              "kill -TERM $script && wait $script",
+                              directory.string()));
+  EXPECT_EQ(result.code, 75) << result.output;
+  EXPECT_TRUE(fs::exists(directory / "model/actor/model.safetensors"));
+}
+
 }  // namespace
 }  // namespace rpeg
