@@ -117,7 +117,8 @@ void check_writable(const std::filesystem::path& path) {
 void set_up_logging(const LogOptions& options) {
   std::vector<spdlog::sink_ptr> sinks;
   auto terminal = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
-  terminal->set_pattern("%^%l%$ %v");
+  // On a terminal a live line may be open: it makes way.
+  terminal->set_pattern(is_interactive() ? "\r\033[K%^%l%$ %v" : "%^%l%$ %v");
   if (const char* no_color = std::getenv("NO_COLOR"); no_color != nullptr && *no_color != '\0') {
     terminal->set_color_mode(spdlog::color_mode::never);
   }
@@ -163,6 +164,15 @@ Provenance make_provenance(const std::string& tool,
   return result;
 }
 
-bool is_interactive() { return ::isatty(STDERR_FILENO) == 1; }
+bool is_interactive() {
+  if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr || ::isatty(STDERR_FILENO) == 1) {
+    return ::isatty(STDERR_FILENO) == 1;
+  }
+  // A rank of Open MPI writes into a pipe of its parent, which passes it on to its own stderr.
+  std::error_code ignored;
+  const std::string end =
+      std::filesystem::read_symlink(fmt::format("/proc/{}/fd/2", ::getppid()), ignored).string();
+  return end.starts_with("/dev/pts/") || end.starts_with("/dev/tty");
+}
 
 }  // namespace rpeg::apps

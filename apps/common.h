@@ -47,7 +47,7 @@ Provenance make_provenance(const std::string& tool,
                            const char* const* argv,
                            const std::vector<std::string>& inputs);
 
-/// True when stderr is a terminal.
+/// True when stderr is a terminal, or mpirun passes it on to one.
 bool is_interactive();
 
 }  // namespace rpeg::apps
