@@ -136,8 +136,8 @@ class Machine {
         continue;
       }
       for (const Payload payload : edge_payloads(job_.graph, edge)) {
-        const auto missing = subtract(replica_work(job_, edge.to, replica),
-                                      ranks_[rank].held[{edge.from, payload}]);
+        const auto missing =
+            subtract(replica_work(job_, edge.to, replica), ranks_[rank].held[{edge.from, payload}]);
         if (!missing.empty()) {
           fail(rank,
                fmt::format("its input is not there: {} of {}, sequences [{}, {})",
