@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -85,12 +86,12 @@ std::string above_zero(const std::string& number) {
   return is_above ? "" : fmt::format("expected a number above 0, found {}", number);
 }
 
-std::string whole_number(const std::string& number) {
-  std::uint64_t value = 0;
+std::string seed_of_a_file(const std::string& number) {
+  std::int64_t value = -1;
   const char* end = number.data() + number.size();
   const auto [at, error] = std::from_chars(number.data(), end, value);
-  const bool is_whole = error == std::errc() && at == end;
-  return is_whole ? "" : fmt::format("expected a whole number from 0, found {}", number);
+  const bool is_seed = error == std::errc() && at == end && value >= 0;
+  return is_seed ? "" : fmt::format("expected a whole number from 0 to 2^63 - 1, found {}", number);
 }
 
 void check_writable(const std::filesystem::path& path) {

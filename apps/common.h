@@ -24,7 +24,8 @@ bool parse_flags(CLI::App& app, int argc, const char* const* argv);
 
 /// For CLI11's `check`: what is wrong with the number, or "".
 std::string above_zero(const std::string& number);
-std::string whole_number(const std::string& number);
+/// The same for a seed, which must be one that the files can hold and read back.
+std::string seed_of_a_file(const std::string& number);
 
 /// Finds out before minutes of work that the file could not be written in the end; creates missing
 /// parent directories. Throws kUsage.

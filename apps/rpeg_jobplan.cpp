@@ -42,7 +42,7 @@ bool parse(int argc, const char* const* argv, Flags* flags) {
       ->required();
   app.add_option("--plan", flags->plan, "plan to compile instead of the one job.yaml names");
   app.add_option("--seed", flags->seed, "overrides the seeds of the job and of random weights")
-      ->check(rpeg::apps::whole_number);
+      ->check(rpeg::apps::seed_of_a_file);
   app.add_flag("--emit-sbatch", flags->emit_sbatch, "also write submit.sbatch; never submits");
   app.add_flag("--quiet", flags->quiet, "only warnings");
   app.add_flag("--debug", flags->debug, "more on what is decided");

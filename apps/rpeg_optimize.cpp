@@ -45,14 +45,16 @@ void add_flags(CLI::App& app, Flags& flags) {
   evals->check(apps::above_zero)->excludes(time);
   time->check(apps::above_zero);
   auto* seed = app.add_option("--seed", flags.seed, "Overrides the configuration's seed");
-  seed->check(apps::whole_number);
+  seed->check(apps::seed_of_a_file);
   auto* base = app.add_option("--base-plan", flags.base_plan, "Where to save the greedy plan");
   auto* best = app.add_option("--opt-plan", flags.opt_plan, "Where to save the optimized plan");
   app.add_option("--log-file", flags.log_file, "Also log to this file");
   auto* plots = app.add_flag("--plots", flags.plots, "Draw the graph and the timelines (PDF)");
-  for (auto* option : {config, evals, time, seed, base, best, plots}) evaluate->excludes(option);
   app.add_flag("--debug", flags.debug, "Log decisions");
   app.add_flag("--quiet", flags.quiet, "Warnings, errors and the result only");
+  for (auto* of_a_search : {config, evals, time, seed, base, best, plots}) {
+    evaluate->excludes(of_a_search);
+  }
 }
 
 /// The configuration with what the flags override.

@@ -15,5 +15,6 @@ function(rpeg_unit_test module)
                              RPEG_BINARY_DIR="${CMAKE_BINARY_DIR}")
   add_dependencies(rpeg_unit_tests ${target})
   gtest_discover_tests(${target} TEST_PREFIX "${module}." DISCOVERY_TIMEOUT 60
-                       PROPERTIES LABELS unit TIMEOUT 120)
+                       PROPERTIES LABELS unit TIMEOUT 240
+                       ENVIRONMENT "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0")
 endfunction()

@@ -63,7 +63,9 @@ void check_length(const Bytes& message, std::span<T> values) {
 template <typename T>
 void copy_values(const Bytes& message, std::span<T> values) {
   check_length(message, values);
-  std::memcpy(values.data(), message.data(), message.size());
+  if (!message.empty()) {  // memcpy refuses null pointers even for nothing
+    std::memcpy(values.data(), message.data(), message.size());
+  }
 }
 
 template <typename T>

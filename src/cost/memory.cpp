@@ -234,8 +234,9 @@ std::string describe_overflow(const Graph& graph,
                               const CellMemory& memory,
                               const std::vector<Resident>& residents,
                               double limit_bytes) {
+  const int count = cell.box.gpu_count();
   std::string text = fmt::format(
-      "GPU r{} n{} g{} needs {} ({:.0f} bytes) but has {} ({:.0f} bytes), like the {} GPUs of {}:",
+      "GPU r{} n{} g{} needs {} ({:.0f} bytes) but has {} ({:.0f} bytes){}:",
       cell.box.racks.first,
       cell.box.nodes.first,
       cell.box.gpus.first,
@@ -243,8 +244,7 @@ std::string describe_overflow(const Graph& graph,
       memory.use.total,
       format_bytes(limit_bytes),
       limit_bytes,
-      cell.box.gpu_count(),
-      placement_text(cell.box));
+      count > 1 ? fmt::format(", like all {} GPUs of {}", count, placement_text(cell.box)) : "");
   for (std::size_t i = 0; i < residents.size(); ++i) {
     if ((cell.users >> i & 1U) == 0) continue;
     const Resident& resident = residents[i];

@@ -136,25 +136,17 @@ export OMPI_MCA_hwloc_base_binding_policy=none
 if [ "$(id -u)" = 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
-# On Ctrl-C mpirun kills the ranks after a second. Kept from it, and sent USR1 instead, which it passes
-# on, it lets them finish the iteration and save. A second signal ends them.
+# On SIGINT and SIGTERM mpirun kills its ranks after a second. SIGUSR1 it passes on, and they save. It has
+# a session of its own, so that Ctrl-C reaches this script only, and ends when the script is killed.
 # shellcheck disable=SC2086  # MPIRUN_ARGS is a list of words
-setsid setpriv --pdeathsig TERM mpirun -np {0} ${{MPIRUN_ARGS:-}} \
-  "$rpeg_run" --config "$here"/{3} "$@" </dev/null &
-ranks=$!
-signals=0
-# shellcheck disable=SC2317  # reached by the trap
-on_signal() {{
-  signals=$((signals + 1))
-  if [ "$signals" = 1 ]; then kill -USR1 "$ranks"; else kill -TERM "$ranks"; fi 2>/dev/null || true
-}}
-trap on_signal INT TERM HUP USR1
-while
-  seen="$signals"
+setpriv --pdeathsig TERM setsid mpirun -np {0} ${{MPIRUN_ARGS:-}} "$rpeg_run" --config "$here"/{3} "$@" &
+trap 'kill -USR1 "$!"' INT TERM HUP USR1
+code=0
+wait "$!" || code=$?
+while kill -0 "$!" 2>/dev/null; do  # a signal ended the wait, not mpirun
   code=0
-  wait "$ranks" || code=$?
-  [ "$seen" != "$signals" ]
-do :; done
+  wait "$!" || code=$?
+done
 exit "$code"
 )sh",
                      ranks,

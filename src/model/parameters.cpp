@@ -12,6 +12,7 @@
 #include "rpeg/base/file.h"
 #include "rpeg/base/rng.h"
 #include "rpeg/hf/safetensors.h"
+#include "rpeg/hf/tokenizer.h"
 
 namespace rpeg {
 namespace {
@@ -74,6 +75,23 @@ void check_known(const std::map<std::string, SafetensorsEntry>& entries,
                               name),
                   entry.file.string());
     }
+  }
+}
+
+/// Copies what tells other tools how to use the model, its stop tokens above all: they may stand in
+/// the config.json that is not copied.
+void copy_tokenizer(const std::filesystem::path& source, const std::filesystem::path& directory) {
+  constexpr const char* kGeneration = "generation_config.json";
+  for (const char* name :
+       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", kGeneration}) {
+    if (std::filesystem::exists(source / name)) {
+      write_file_atomic(directory / name, read_file(source / name));
+    }
+  }
+  const std::vector<std::int32_t> stops = load_stop_tokens(source);
+  if (!std::filesystem::exists(source / kGeneration) && !stops.empty()) {
+    write_file_atomic(directory / kGeneration,
+                      fmt::format("{{\"eos_token_id\": [{}]}}\n", fmt::join(stops, ", ")));
   }
 }
 
@@ -172,14 +190,7 @@ void save_hf_directory(const std::filesystem::path& directory,
         "save_hf_directory needs a buffer of the layout's size");
   ensure_directory(directory);
   if (!tokenizer_source.empty()) {
-    for (const char* name : {"tokenizer.json",
-                             "tokenizer_config.json",
-                             "special_tokens_map.json",
-                             "generation_config.json"}) {
-      if (std::filesystem::exists(tokenizer_source / name)) {
-        write_file_atomic(directory / name, read_file(tokenizer_source / name));
-      }
-    }
+    copy_tokenizer(tokenizer_source, directory);
   }
   write_file_atomic(directory / "config.json", hf_config_text(spec));
   std::vector<TensorView> tensors;

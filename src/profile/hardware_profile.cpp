@@ -167,6 +167,7 @@ HardwareProfile parse_hardware_profile(const std::string& text, const std::strin
   Faults faults(file);
   const YamlValue root = parse_yaml(text, file);
   MapReader reader(root, "", faults);
+  faults.throw_if_any();  // what is no map lacks nothing else
   reader.choice("schema", {"rpeg-hw/1"}, 0);
   const bool is_si = reader.has("units");
   reader.choice("units", {"si"}, 0);

@@ -129,6 +129,11 @@ void evaluate_into(RankContext& context, Report& report) {
   }
 }
 
+double evaluated_reward(const Report& total) {
+  const double sequences = total[Sum::kEvalSequences];
+  return sequences > 0.0 ? total[Sum::kEvalReward] / sequences : kNan;
+}
+
 bool evaluation_due(const RankContext& context, std::int64_t iteration, std::int64_t iterations) {
   const std::int64_t every = context.job.config.data.eval_every;
   return !context.eval_prompts.empty() &&
@@ -182,9 +187,7 @@ Report run_iteration(Run& run, std::int64_t iteration, std::int64_t iterations) 
   Report total = gather_reports(run.control, std::move(report));
   context.reports.erase(iteration);
   context.data.erase(iteration);
-  if (total[Sum::kEvalSequences] > 0.0) {
-    run.summary.final_eval_reward = total[Sum::kEvalReward] / total[Sum::kEvalSequences];
-  }
+  run.summary.final_eval_reward = evaluated_reward(total);
   return total;
 }
 
@@ -212,7 +215,7 @@ void evaluate_only(Run& run) {
   allow_unpriced_work(run);
   evaluate_into(run.context, report);
   const Report total = gather_reports(run.control, std::move(report));
-  run.summary.final_eval_reward = total[Sum::kEvalReward] / total[Sum::kEvalSequences];
+  run.summary.final_eval_reward = evaluated_reward(total);
 }
 
 /// The lowest rank of each training group writes its model.

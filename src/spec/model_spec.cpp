@@ -80,6 +80,21 @@ ConfigFile read_config(const std::filesystem::path& path) {
   return config;
 }
 
+/// The rotary base stands in `rope_parameters` (written by transformers 5) or beside the sizes.
+double read_rope_theta(const ConfigFile& config) {
+  constexpr double kTheta = 10000.0;
+  const Json& parameters = config.get("rope_parameters");
+  if (parameters.is_null()) {
+    return read_positive_or(config, "rope_theta", kTheta);
+  }
+  const ConfigFile rope{parameters, config.path};
+  if (!parameters.is_object() || rope.json.value("rope_type", Json("default")) != "default") {
+    config.fail(fmt::format("rope_parameters {} is not supported; only rope_type \"default\" is",
+                            parameters.dump()));
+  }
+  return read_positive_or(rope, "rope_theta", kTheta);
+}
+
 /// Refuses by name what RPEG cannot train.
 void check_supported(const ConfigFile& config) {
   const Json& architectures = config.get("architectures");
@@ -132,7 +147,7 @@ ModelSpec load_hf_config(const std::filesystem::path& path) {
   }
   spec.gated_ffn = true;
   spec.tied_embeddings = read_flag_or(config, "tie_word_embeddings", false);
-  spec.rope_theta = read_positive_or(config, "rope_theta", 10000.0);
+  spec.rope_theta = read_rope_theta(config);
   spec.rms_norm_eps = read_positive_or(config, "rms_norm_eps", 1e-6);
   spec.max_positions = read_size_or(config, "max_position_embeddings", 2048);
   spec.initializer_range = read_positive_or(config, "initializer_range", 0.02);

@@ -121,6 +121,9 @@ TEST_F(Optimize, MapsErrorsToExitCodes) {
   EXPECT_EQ(run(" --no-such-flag").exit_code, 2);
   EXPECT_EQ(run(" --hw " + kSample + "/hw.yaml").exit_code, 2);
   EXPECT_EQ(run(kInputs + " --evals 10 --time 1").exit_code, 2);
+  EXPECT_EQ(run(" --hw builtin:h100-sxm --evaluate plan.yaml --plots").exit_code, 2);
+  EXPECT_EQ(run(kInputs + " --evals 10 --seed 9223372036854775808").exit_code, 2);
+  EXPECT_EQ(run(kInputs + " --evals 10 --seed -1").exit_code, 2);
   const Outcome zero = run(kInputs + " --evals 0");
   EXPECT_EQ(zero.exit_code, 2);
   EXPECT_THAT(zero.errors, HasSubstr("--evals: expected a number above 0, found 0"));

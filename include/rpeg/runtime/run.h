@@ -51,7 +51,7 @@ struct RunSummary {
   std::vector<VertexTiming> timings;         ///< on rank 0
   double predicted_iteration_s = 0.0;
   double measured_iteration_s = 0.0;  ///< median
-  double final_eval_reward = 0.0;     ///< NaN without data.eval; on all ranks
+  double final_eval_reward = 0.0;     ///< of the final weights, on all ranks; NaN: not evaluated
   bool stopped = false;               ///< a signal ended the run early; on all ranks
 };
 

@@ -107,6 +107,8 @@ class MapReader {
   /// Reports unknown keys. Call once, last.
   void finish();
 
+  /// Whether the map itself is missing or no map, which is the fault: what it lacks is none.
+  bool is_muted() const { return muted_; }
   const std::string& path() const { return path_; }
   Faults& faults() { return *faults_; }
 
@@ -119,7 +121,7 @@ class MapReader {
   const YamlValue* value_;
   std::string path_;
   Faults* faults_;
-  bool muted_ = false;  // the map itself is faulty: what it lacks is no further fault
+  bool muted_ = false;
   std::vector<std::string> known_;
 };
 

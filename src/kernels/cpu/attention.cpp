@@ -38,6 +38,39 @@ void multiply(Out&& out, const A& a, const B& b) {
   }
 }
 
+// Sequences up to this length, heads up to this width go through multiply_short.
+constexpr int kShort = 16;
+constexpr int kShortWidth = 128;
+
+/// out = a . b^T for few rows of b: with b transposed a row of `out` is one vector that grows by
+/// scaled vectors, where Eigen would sum up every entry across a vector.
+template <typename T>
+void multiply_short(MatrixMap<T>& out, const ConstWindowMap<T>& a, const ConstWindowMap<T>& b) {
+  Eigen::Array<T, kShort, kShortWidth> transposed;
+  for (Eigen::Index c = 0; c < b.cols(); ++c) {
+    for (Eigen::Index j = 0; j < kShort; ++j) {
+      transposed(j, c) = j < b.rows() ? b(j, c) : T(0);
+    }
+  }
+  for (Eigen::Index i = 0; i < a.rows(); ++i) {
+    Eigen::Array<T, kShort, 1> row = Eigen::Array<T, kShort, 1>::Zero();
+    for (Eigen::Index c = 0; c < a.cols(); ++c) {
+      row += a(i, c) * transposed.col(c);
+    }
+    std::copy_n(row.data(), b.rows(), out.data() + i * b.rows());
+  }
+}
+
+/// out = a . b^T, both (., d).
+template <typename T>
+void multiply_transposed(MatrixMap<T> out, const ConstWindowMap<T>& a, const ConstWindowMap<T>& b) {
+  if (b.rows() <= kShort && b.cols() <= kShortWidth) {
+    multiply_short(out, a, b);
+  } else {
+    multiply<false>(out, a, b.transpose());
+  }
+}
+
 /// Where the heads of one sequence lie inside the packed rows.
 template <typename T>
 struct HeadWindow {
@@ -98,9 +131,9 @@ void forward_head(const HeadWindow<T>& window,
     const std::int64_t rows = std::min(kQueryBlock, length - first);
     const std::int64_t keys = first + rows;
     MatrixMap<T> p(scratch, rows, keys);
-    multiply<false>(p,
-                    window.read(qkv, first, rows, window.head * shape.head_dim),
-                    window.read(qkv, 0, keys, window.key_column()).transpose());
+    multiply_transposed(p,
+                        window.read(qkv, first, rows, window.head * shape.head_dim),
+                        window.read(qkv, 0, keys, window.key_column()));
     for (std::int64_t i = 0; i < rows; ++i) {
       const std::int64_t visible = first + i + 1;
       ArrayMap<T> row(scratch + i * keys, visible);
@@ -169,8 +202,8 @@ void backward_head(const HeadWindow<T>& window,
     const auto k = window.read(buffers.qkv, 0, keys, window.key_column());
     const auto v = window.read(buffers.qkv, 0, keys, window.value_column());
     const auto dout = window.read_output(buffers.dout, first, rows);
-    multiply<false>(p, q, k.transpose());
-    multiply<false>(dp, dout, v.transpose());
+    multiply_transposed(p, q, k);
+    multiply_transposed(dp, dout, v);
     backward_softmax(window, buffers, first, p, dp);
     multiply<false>(window.write(buffers.dqkv, first, rows, query_column), dp, k);
     multiply<true>(window.write(buffers.dqkv, 0, keys, window.key_column()), dp.transpose(), q);

@@ -165,16 +165,19 @@ TEST(RpegRun, ShowsALiveLineOnlyOnATerminal) {
   EXPECT_THAT(run_command(command).output, testing::Not(HasSubstr("\033")));
 }
 
-TEST(RpegRun, ASignalToTheScriptLetsItSave) {
+TEST(RpegRun, TheScriptPassesARequestToStopOn) {
   const fs::path directory = fresh_directory("e2e_script");
-  const ScriptPaths paths{endless_job(directory), fs::path(RPEG_BINARY_DIR) / "bin/rpeg-run"};
-  write_file_atomic(directory / "mpirun.sh", mpirun_script(load_job(paths.run_yaml), paths));
-  const CommandResult result =
-      run_command(fmt::format("cd {} && {{ bash mpirun.sh --quiet & }} && script=$! && "
-                              "until [ -s metrics/metrics.jsonl ]; do sleep 0.1; done && "
-                              "kill -TERM $script && wait $script",
-                              directory.string()));
+  const fs::path run_yaml = endless_job(directory);
+  const fs::path rpeg_run = fs::path(RPEG_BINARY_DIR) / "bin/rpeg-run";
+  write_file_atomic(directory / "mpirun.sh",
+                    mpirun_script(load_job(run_yaml), {run_yaml, rpeg_run}));
+  const CommandResult result = run_command(fmt::format(
+      "export ASAN_OPTIONS=detect_leaks=0; cd {}; bash mpirun.sh --quiet & "
+      "while [ ! -s {}/metrics/metrics.jsonl ]; do sleep 0.1; done; kill -TERM $!; wait $!",
+      directory.string(),
+      directory.string()));
   EXPECT_EQ(result.code, 75) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("stopped by a signal"));
   EXPECT_TRUE(fs::exists(directory / "model/actor/model.safetensors"));
 }
 

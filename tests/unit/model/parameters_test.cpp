@@ -8,6 +8,7 @@
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/hf/safetensors.h"
+#include "rpeg/hf/tokenizer.h"
 #include "support/test_directory.h"
 #include "support/tiny_model.h"
 
@@ -116,6 +117,14 @@ TEST_F(ParameterFiles, SavedDirectoryLoadsBitForBit) {
     EXPECT_EQ(read_file(directory / "generation_config.json"), "{\"b\": 2}");
     EXPECT_FALSE(fs::exists(directory / "tokenizer_config.json"));
   }
+}
+
+TEST_F(ParameterFiles, SavedDirectoryKeepsStopTokensOfConfigJson) {
+  const TinyModel<float> tiny(Head::kLanguageModel, true);
+  const fs::path source = directory / "source";
+  write_file_atomic(source / "config.json", R"({"eos_token_id": [2, 7]})");
+  save_hf_directory(directory, tiny.spec, tiny.layout, tiny.weights, source);
+  EXPECT_EQ(load_stop_tokens(directory), (std::vector<std::int32_t>{2, 7}));
 }
 
 TEST_F(ParameterFiles, CriticStartsFromAnActorWithAZeroHead) {

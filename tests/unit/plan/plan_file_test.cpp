@@ -184,6 +184,13 @@ TEST(PlanFile, BoundsSizesBeforeAnythingMultipliesThem) {
   EXPECT_THAT(error_with("nodes: [0, 7]", "nodes: [0, 7, 8]"), HasSubstr("expected 2 numbers"));
 }
 
+TEST(PlanFile, SaysOfMissingInputsNothingElse) {
+  const std::string text = plan_file_text(sample_plan(), nullptr);
+  const std::string error = error_of(text.substr(0, text.find("\ninputs:") + 1));
+  EXPECT_THAT(error, HasSubstr("`inputs`: required key is missing"));
+  EXPECT_EQ(error.find("inputs."), std::string::npos) << error;
+}
+
 TEST(PlanFile, RefusesWhatThisVersionCannotRun) {
   EXPECT_THAT(error_with("cuts: []", "cuts: [0.5]"), HasSubstr("not supported by this version"));
   EXPECT_THAT(error_with("ac_share: false", "ac_share: true"), HasSubstr("not supported"));

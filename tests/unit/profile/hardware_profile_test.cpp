@@ -13,6 +13,7 @@ namespace rpeg {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string kPublished =
     std::string(RPEG_SOURCE_DIR) + "/tests/golden/data/published/hw.yaml";
@@ -97,6 +98,11 @@ TEST(HardwareProfile, NamesTheLikelySlipInUnits) {
   EXPECT_THAT(with("beta_coll_n", "12.5"), HasSubstr("8e-11"));
   EXPECT_THAT(with("decode_bw_eff", "63"), HasSubstr("is it in percent? then write 0.63"));
   EXPECT_THAT(with("flops_per_gpu", "1e30"), HasSubstr("implausible"));
+}
+
+TEST(HardwareProfile, SaysOfAnEmptyFileOnlyThatItIsEmpty) {
+  EXPECT_THAT(error_of(""), HasSubstr("expected a map of keys and values, found nothing"));
+  EXPECT_THAT(error_of(""), Not(HasSubstr("implausible")));
 }
 
 TEST(HardwareProfile, SuspectsAMissingUnitsKey) {

@@ -271,6 +271,21 @@ TEST(Run, EvaluationIsTheSameOnAnyNumberOfRanks) {
   EXPECT_NEAR(reward("r0 n[0-0] g[0-2]"), alone, 1e-12);
 }
 
+TEST(Run, AnEarlierEvaluationIsNotThatOfTheFinalWeights) {
+  std::atomic<bool> stop{false};
+  RunOptions options;
+  options.stop = &stop;
+  options.on_iteration = [&](const IterationMetrics& metrics) { stop = metrics.iteration == 1; };
+  CopyJob fifty;
+  fifty.iterations = 50;
+  Job job = compile_copy_job(fifty, fresh_directory("earlier"));
+  job.config.data.eval_every = 2;
+  const RunSummary summary = run_on_threads(job, options);
+  ASSERT_EQ(summary.iterations.size(), 3U);
+  EXPECT_FALSE(std::isnan(summary.iterations[1].eval_reward));
+  EXPECT_TRUE(std::isnan(summary.final_eval_reward));
+}
+
 TEST(Run, StopsAfterTheIterationOnRequest) {
   std::atomic<bool> stop{false};
   RunOptions options;

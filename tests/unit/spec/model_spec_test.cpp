@@ -83,6 +83,16 @@ TEST_F(HfConfig, TextReadsBackAsTheSameSpec) {
   EXPECT_EQ(load(Json::parse(hf_config_text(spec))), spec);
 }
 
+TEST_F(HfConfig, ReadsTheRotaryBaseOfEitherForm) {
+  Json json = Json::parse(hf_config_text(load(least_config())));
+  json.erase("rope_theta");
+  json.erase("rope_scaling");
+  json["rope_parameters"] = {{"rope_theta", 500000.0}, {"rope_type", "default"}};
+  EXPECT_EQ(load(json).rope_theta, 500000.0);
+  EXPECT_NE(error_with("rope_parameters", {{"rope_type", "llama3"}}).find("rope_parameters"),
+            std::string::npos);
+}
+
 TEST_F(HfConfig, RefusesByNameWhatCannotBeTrained) {
   EXPECT_EQ(error_with("architectures", {"MixtralForCausalLM"}),
             "architecture [\"MixtralForCausalLM\"] is not supported; RPEG trains LlamaForCausalLM");

@@ -62,6 +62,10 @@ TEST(WorkloadConfig, AcceptsTheSeedInEitherPlace) {
               HasSubstr("is 42 here and 41 in output.seed"));
 }
 
+TEST(WorkloadConfig, SaysOfAnEmptyFileOnlyThatItIsEmpty) {
+  EXPECT_EQ(error_of(""), "w.yaml: expected a map of keys and values, found nothing");
+}
+
 TEST(WorkloadConfig, CompletesHeads) {
   const WorkloadConfig config =
       parse_workload_config(with("head_dim: 128", "num_heads: 64\n    num_kv_heads: 8"), "w");
