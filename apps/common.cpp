@@ -37,7 +37,7 @@ std::time_t now() {
 }
 
 int report(const std::string& tool, ErrorKind kind, std::string_view message) {
-  std::cerr << tool << ": error: " << message << '\n';
+  std::cerr << fmt::format("{}: error: {}\n", tool, message);  // one write: ranks share stderr
   return exit_code(kind);
 }
 
@@ -46,6 +46,11 @@ int report(const std::string& tool, ErrorKind kind, std::string_view message) {
 int run_main(const std::string& tool, const std::function<void()>& body) {
   try {
     body();
+    std::cout.flush();
+    if (std::cout.bad()) {
+      throw Error(ErrorKind::kRuntime,
+                  fmt::format("writing to standard output failed: {}", std::strerror(errno)));
+    }
     return 0;
   } catch (const Error& error) {
     return report(tool, error.kind(), error.what());
@@ -76,7 +81,8 @@ std::string above_zero(const std::string& number) {
   double value = 0.0;
   const char* end = number.data() + number.size();
   const auto [at, error] = std::from_chars(number.data(), end, value);
-  const bool is_above = error == std::errc() && at == end && value > 0.0;
+  constexpr double kMost = 1e15;  // far beyond any use, and inside every integer type
+  const bool is_above = error == std::errc() && at == end && value > 0.0 && value <= kMost;
   return is_above ? "" : fmt::format("expected a number above 0, found {}", number);
 }
 
@@ -89,7 +95,12 @@ std::string seed_of_a_file(const std::string& number) {
 }
 
 void check_writable(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path)) {
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_other(status)) {
+    return;  // a device or a pipe: nothing is created
+  }
+  if (std::filesystem::is_directory(status)) {
     throw Error(
         ErrorKind::kUsage,
         fmt::format("cannot write {}: it is a directory; name a file in it", path.string()));
@@ -97,7 +108,6 @@ void check_writable(const std::filesystem::path& path) {
   ensure_directory(path.parent_path());
   const std::filesystem::path probe = path.string() + ".probe";
   const bool is_writable = std::ofstream(probe).good();
-  std::error_code ignored;
   std::filesystem::remove(probe, ignored);
   if (!is_writable) {
     throw Error(ErrorKind::kUsage,
@@ -108,7 +118,11 @@ void check_writable(const std::filesystem::path& path) {
 void set_up_logging(const LogOptions& options) {
   std::vector<spdlog::sink_ptr> sinks;
   auto terminal = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
-  terminal->set_pattern("%^%l%$ %v");
+  // On a terminal a live line may be open: it makes way.
+  terminal->set_pattern(is_interactive() ? "\r\033[K%^%l%$ %v" : "%^%l%$ %v");
+  if (const char* no_color = std::getenv("NO_COLOR"); no_color != nullptr && *no_color != '\0') {
+    terminal->set_color_mode(spdlog::color_mode::never);
+  }
   terminal->set_level(options.quiet ? spdlog::level::warn
                                     : (options.debug ? spdlog::level::debug : spdlog::level::info));
   sinks.push_back(terminal);
@@ -151,6 +165,15 @@ Provenance make_provenance(const std::string& tool,
   return result;
 }
 
-bool is_interactive() { return ::isatty(STDERR_FILENO) == 1; }
+bool is_interactive() {
+  if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr || ::isatty(STDERR_FILENO) == 1) {
+    return ::isatty(STDERR_FILENO) == 1;
+  }
+  // A rank of Open MPI writes into a pipe of its parent, which passes it on to its own stderr.
+  std::error_code ignored;
+  const std::string end =
+      std::filesystem::read_symlink(fmt::format("/proc/{}/fd/2", ::getppid()), ignored).string();
+  return end.starts_with("/dev/pts/") || end.starts_with("/dev/tty");
+}
 
 }  // namespace rpeg::apps

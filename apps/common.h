@@ -14,7 +14,8 @@ class App;
 namespace rpeg::apps {
 
 /// Runs a tool's body and maps what it throws to an exit code, in this one place: rpeg::Error by
-/// its kind, anything else to 70. Messages go to stderr.
+/// its kind, anything else to 70. A result that stdout did not take is a runtime failure. Messages
+/// go to stderr.
 int run_main(const std::string& tool, const std::function<void()>& body);
 
 /// Adds --version and parses the command line. Returns false when --help or --version was answered
@@ -30,8 +31,9 @@ std::string seed_of_a_file(const std::string& number);
 /// parent directories. Throws kUsage.
 void check_writable(const std::filesystem::path& path);
 
-/// Sends spdlog to stderr (level info, or debug; warnings only when quiet) and, when `log_file` is
-/// not empty, to that file with time stamps. Throws kUsage when the file cannot be opened.
+/// Sends spdlog to stderr (in colour on a terminal unless NO_COLOR is set; level info, or debug;
+/// warnings only when quiet) and, when `log_file` is not empty, to that file with time stamps.
+/// Throws kUsage when the file cannot be opened.
 struct LogOptions {
   bool debug = false;
   bool quiet = false;
@@ -46,7 +48,7 @@ Provenance make_provenance(const std::string& tool,
                            const char* const* argv,
                            const std::vector<std::string>& inputs);
 
-/// True when stderr is a terminal.
+/// True when stderr is a terminal, or mpirun passes it on to one.
 bool is_interactive();
 
 }  // namespace rpeg::apps

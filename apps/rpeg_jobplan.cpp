@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "common.h"
+#include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/job/compile.h"
 
@@ -71,10 +72,12 @@ void run(int argc, const char* const* argv) {
     return;
   }
   rpeg::apps::set_up_logging({flags.debug, flags.quiet, ""});
+  if (flags.out_dir.empty()) {
+    throw rpeg::Error(rpeg::ErrorKind::kUsage, "--out-dir is empty; name a directory");
+  }
   const fs::path out_dir = fs::absolute(flags.out_dir).lexically_normal();
   const rpeg::ScriptPaths paths{out_dir / "run.yaml",
                                 fs::read_symlink("/proc/self/exe").parent_path() / "rpeg-run"};
-  rpeg::ensure_directory(out_dir);
   std::vector<std::string> warnings;
   rpeg::JobConfig config = rpeg::load_job_config(flags.config, warnings, flags.plan);
   if (flags.seed) {

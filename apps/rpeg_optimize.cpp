@@ -71,6 +71,10 @@ WorkloadConfig load_config(const Flags& flags) {
 
 /// What the user should know before the search rather than after it.
 void check_outputs(const WorkloadConfig& config) {
+  if (!config.output.opt_plan.empty() && config.output.opt_plan == config.output.base_plan) {
+    throw Error(ErrorKind::kUsage,
+                "the base plan and the optimized plan have one path: " + config.output.opt_plan);
+  }
   for (const std::string& path : {config.output.base_plan, config.output.opt_plan}) {
     if (!path.empty()) apps::check_writable(path);
   }

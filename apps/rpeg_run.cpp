@@ -6,8 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <iostream>
+#include <thread>
 
 #include "common.h"
 #include "rpeg/base/error.h"
@@ -90,6 +92,12 @@ int run(const Flags& flags, rpeg::Comm& world, bool* started) {
   return summary.stopped ? rpeg::exit_code(rpeg::ErrorKind::kStopped) : 0;
 }
 
+/// What several ranks found is told by the lowest of them: its abort ends the others meanwhile.
+void give_way(int rank) {
+  std::signal(SIGTERM, SIG_DFL);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500) * std::min(rank, 4));
+}
+
 /// Before the start a usage error is the same on all ranks: rank 0 tells it, all return. Any other
 /// error may leave ranks waiting for this one: it ends them all.
 int run_rank(int argc, const char* const* argv) {
@@ -108,6 +116,9 @@ int run_rank(int argc, const char* const* argv) {
                        (!started && error != nullptr && error->kind() == rpeg::ErrorKind::kUsage);
     if (alike && session.rank() != 0) {
       return rpeg::exit_code(error->kind());
+    }
+    if (!alike) {
+      give_way(session.rank());
     }
     // Told before MPI_Finalize: once a rank has ended with an error, mpirun kills the others.
     const std::string name = alike ? "rpeg-run" : fmt::format("rpeg-run: rank {}", session.rank());

@@ -40,7 +40,13 @@ if [ "$(id -u)" -ne 0 ]; then
   as_root=(sudo)
 fi
 echo "install_deps: installing ${missing[*]}"
-"${as_root[@]}" apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-  "${missing[@]}" >/dev/null
+"${as_root[@]}" apt-get update -qq ||
+  echo "install_deps: apt-get update failed (no network?); trying with the lists at hand" >&2
+if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+  --no-install-recommends "${missing[@]}" >/dev/null; then
+  echo "install_deps: apt-get could not install the packages (its reason stands above); install" >&2
+  echo "  ${missing[*]}" >&2
+  echo "by hand, then run this again" >&2
+  exit 2
+fi
 echo "install_deps: done"

@@ -5,20 +5,26 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+usage="scripts/quickstart.sh [--seed N] [--out DIR]"
 seed=1
 out=runs/copy
 while [ $# -gt 0 ]; do
   case "$1" in
-    --seed) seed=${2:?--seed needs a number}; shift 2 ;;
-    --out) out=${2:?--out needs a folder}; shift 2 ;;
-    *) echo "usage: scripts/quickstart.sh [--seed N] [--out DIR]" >&2; exit 2 ;;
+    -h|--help) echo "usage: $usage"; exit 0 ;;
+    --seed) seed=${2:-}; shift $(($# > 1 ? 2 : 1)) ;;
+    --out) out=${2:-}; shift $(($# > 1 ? 2 : 1)) ;;
+    *) echo "quickstart: unknown argument '$1'; usage: $usage" >&2; exit 2 ;;
   esac
 done
 case "$seed" in
   ""|*[!0-9]*) echo "quickstart: --seed takes a whole number, not '$seed'" >&2; exit 2 ;;
 esac
+if [ ${#seed} -gt 18 ]; then echo "quickstart: --seed $seed is too large" >&2; exit 2; fi
+if [ -z "$out" ]; then echo "quickstart: --out needs a folder" >&2; exit 2; fi
 
-step() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+bold='' plain=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\033[1m' plain=$'\033[0m'; fi
+step() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
 
 step "1/5 set up and build"
 scripts/install_deps.sh

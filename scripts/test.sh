@@ -6,8 +6,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 sanitizers=yes
-case "${1:-}" in
+case "$*" in
   "") ;;
+  -h|--help) echo "usage: scripts/test.sh [--no-sanitizers]"; exit 0 ;;
   --no-sanitizers) sanitizers=no ;;
   *) echo "usage: scripts/test.sh [--no-sanitizers]" >&2; exit 2 ;;
 esac

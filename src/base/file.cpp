@@ -73,6 +73,16 @@ class TemporaryFile {
   int descriptor_;
 };
 
+/// For devices and pipes, which a rename would replace by a regular file.
+void write_in_place(const std::filesystem::path& path, std::string_view content) {
+  std::ofstream out(path, std::ios::binary);
+  out << content << std::flush;
+  if (!out) {
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("writing {} failed: {}", path.string(), std::strerror(errno)));
+  }
+}
+
 using Words = std::array<std::uint32_t, 8>;
 
 constexpr std::array<std::uint32_t, 64> kRoundConstants = {
@@ -164,10 +174,22 @@ void ensure_directory(const std::filesystem::path& path) {
 }
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view content) {
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_directory(status)) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("cannot write {}: it is a directory; name a file", path.string()));
+  }
+  if (std::filesystem::is_other(status)) {
+    write_in_place(path, content);
+    return;
+  }
   ensure_directory(path.parent_path());
-  TemporaryFile file(path);
+  const std::filesystem::path target =
+      std::filesystem::is_symlink(path, ignored) ? std::filesystem::weakly_canonical(path) : path;
+  TemporaryFile file(target);
   file.write(content, path);
-  file.rename_to(path);
+  file.rename_to(target);
 }
 
 std::string sha256(std::string_view content) {

@@ -153,6 +153,35 @@ TEST_F(Optimize, SaysThatSharingIsNotSearched) {
   EXPECT_THAT(outcome.errors, HasSubstr("policy.allow_ac_share"));
 }
 
+TEST_F(Optimize, RefusesNumbersThatAreNone) {
+  for (const char* flag : {"--evals 99999999999999999999", "--time nan", "--seed -1"}) {
+    const Outcome outcome = run(kInputs + " " + flag);
+    EXPECT_EQ(outcome.exit_code, 2) << flag;
+    EXPECT_THAT(outcome.errors, ContainsRegex("expected a (whole )?number .* found")) << flag;
+  }
+}
+
+TEST_F(Optimize, RefusesFlagsThatEvaluateWouldIgnore) {
+  for (const char* flag : {"--evals 1", "--time 1", "--seed 1", "--opt-plan p", "--plots"}) {
+    const Outcome outcome = run(" --hw " + kSample + "/hw.yaml --evaluate plan.yaml " + flag);
+    EXPECT_EQ(outcome.exit_code, 2) << flag;
+    EXPECT_THAT(outcome.errors, HasSubstr("excludes")) << flag;
+  }
+}
+
+TEST_F(Optimize, RefusesOnePathForBothPlansBeforeTheSearch) {
+  const Outcome outcome = run(kInputs + " --time 1000 --opt-plan plans/baseline.yaml");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.output, "");
+}
+
+TEST_F(Optimize, FailsWhenItsResultCannotBePrinted) {
+  const std::string command = "cd " + directory_.string() + " && " + RPEG_BINARY_DIR +
+                              "/bin/rpeg-optimize --help > /dev/full 2> err";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 4);
+  EXPECT_THAT(read_file(directory_ / "err"), HasSubstr("standard output"));
+}
+
 TEST_F(Optimize, ExplainsWhyNothingFits) {
   std::string hardware = read_file(kSample + "/hw.yaml");
   const auto at = hardware.find("memory_per_gpu:");

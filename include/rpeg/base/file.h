@@ -10,8 +10,9 @@ namespace rpeg {
 std::string read_file(const std::filesystem::path& path);
 
 /// Writes `content` to `path` atomically: a temporary file beside it, fsync, rename. Creates
-/// missing parent directories. Throws kUsage when a parent is not a directory or not writable,
-/// kRuntime when the disk is full; an existing file at `path` is then untouched.
+/// missing parent directories, follows a symbolic link, and writes into a device or a pipe. Throws
+/// kUsage when `path` is a directory, a parent is not one or is not writable, kRuntime when the
+/// disk is full; an existing file at `path` is then untouched.
 void write_file_atomic(const std::filesystem::path& path, std::string_view content);
 
 /// Creates `path` and its parents. Throws kUsage, naming the component, when one is a regular file.

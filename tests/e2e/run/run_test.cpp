@@ -151,6 +151,20 @@ TEST(RpegRun, StopsOnASignalAndSaves) {
   EXPECT_TRUE(fs::exists(directory / "metrics/summary.yaml"));
 }
 
+TEST(RpegRun, ShowsALiveLineOnlyOnATerminal) {
+  if (run_command("command -v script").code != 0) {
+    GTEST_SKIP() << "util-linux's script is not installed";
+  }
+  CopyJob options;
+  options.elsewhere = "r0 n[0-0] g[0-1]";
+  const std::string command =
+      rpeg_run_command(2, compile_to(options, fresh_directory("e2e_terminal")));
+  const std::string live = "\r\033[Kiteration 3/3";
+  const CommandResult terminal = run_command("script -qec \"" + command + "\" /dev/null");
+  EXPECT_THAT(terminal.output, HasSubstr(live));
+  EXPECT_THAT(run_command(command).output, testing::Not(HasSubstr("\033")));
+}
+
 TEST(RpegRun, TheScriptPassesARequestToStopOn) {
   const fs::path directory = fresh_directory("e2e_script");
   const fs::path run_yaml = endless_job(directory);

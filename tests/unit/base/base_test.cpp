@@ -1,5 +1,9 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -47,6 +51,35 @@ TEST(WriteFileAtomic, ReplacesContentAndLeavesNoTemporary) {
   write_file_atomic(directory / "sub" / "a.txt", "two");
   EXPECT_EQ(read_file(directory / "sub" / "a.txt"), "two");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory / "sub"), {}), 1);
+}
+
+TEST(WriteFileAtomic, FollowsASymbolicLink) {
+  const std::filesystem::path folder = test::test_directory();
+  write_file_atomic(folder / "real", "old");
+  std::filesystem::create_symlink("real", folder / "link");
+  write_file_atomic(folder / "link", "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(read_file(folder / "real"), "new");
+}
+
+TEST(WriteFileAtomic, WritesIntoAPipeInsteadOfReplacingIt) {
+  const std::filesystem::path pipe = test::test_directory() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  write_file_atomic(pipe, "text");
+  std::array<char, 8> buffer{};
+  EXPECT_EQ(::read(reader, buffer.data(), buffer.size()), 4);
+  ::close(reader);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+}
+
+TEST(WriteFileAtomic, RefusesADirectoryAsAUsageError) {
+  try {
+    write_file_atomic(test::test_directory(), "text");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  }
 }
 
 TEST(WriteFileAtomic, NamesTheRegularFileThatIsNotADirectory) {
