@@ -60,12 +60,17 @@ void check_length(const Bytes& message, std::span<T> values) {
         "all_reduce_sum: the ranks of a group passed different lengths");
 }
 
+/// memcpy that takes null pointers for nothing: chunks of small reductions may be empty.
+void copy_bytes(const std::byte* from, std::size_t bytes, void* to) {
+  if (bytes > 0) {
+    std::memcpy(to, from, bytes);
+  }
+}
+
 template <typename T>
 void copy_values(const Bytes& message, std::span<T> values) {
   check_length(message, values);
-  if (!message.empty()) {  // memcpy refuses null pointers even for nothing
-    std::memcpy(values.data(), message.data(), message.size());
-  }
+  copy_bytes(message.data(), message.size(), values.data());
 }
 
 template <typename T>
@@ -76,14 +81,14 @@ void add_values(const Bytes& message, std::span<T> sum) {
   std::array<T, kBlock> values{};
   std::size_t begin = 0;
   for (; begin + kBlock <= sum.size(); begin += kBlock) {
-    std::memcpy(values.data(), message.data() + begin * sizeof(T), sizeof(values));
+    copy_bytes(message.data() + begin * sizeof(T), sizeof(values), values.data());
     T* target = sum.data() + begin;
     for (std::size_t i = 0; i < kBlock; ++i) {
       target[i] += values[i];
     }
   }
   const std::size_t rest = sum.size() - begin;
-  std::memcpy(values.data(), message.data() + begin * sizeof(T), rest * sizeof(T));
+  copy_bytes(message.data() + begin * sizeof(T), rest * sizeof(T), values.data());
   for (std::size_t i = 0; i < rest; ++i) {
     sum[begin + i] += values[i];
   }
@@ -116,9 +121,12 @@ Bytes MessageComm::receive(int from, int tag) {
 }
 
 void MessageComm::fail_wait(Channel channel, int from, int tag) const {
-  const std::string what = channel == Channel::kCaller
-                               ? fmt::format("a message of rank {} (tag {})", members_[from], tag)
-                               : fmt::format("rank {} in {}", members_[from], collective_name(tag));
+  const std::string what =
+      channel == Channel::kCaller
+          ? fmt::format(
+                "a message of rank {} (tag {})", members_[static_cast<std::size_t>(from)], tag)
+          : fmt::format(
+                "rank {} in {}", members_[static_cast<std::size_t>(from)], collective_name(tag));
   const std::string context = policy_->context.empty() ? "" : " in " + policy_->context;
   throw Error(
       ErrorKind::kRuntime,
