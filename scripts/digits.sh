@@ -14,9 +14,7 @@ bin=build/release/bin
 job=configs/demo/digits
 [ -x "$bin/rpeg-run" ] || { echo "digits: build first: scripts/quickstart.sh" >&2; exit 2; }
 mkdir -p "$out"
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
-export OMPI_MCA_hwloc_base_binding_policy=none
+. scripts/mpi_env.sh
 
 mpirun -np 2 "$bin/rpeg-calibrate" --quick --config "$job/workload_$algorithm.yaml" --output "$out/hw.yaml"
 "$bin/rpeg-optimize" --hw "$out/hw.yaml" --config "$job/workload_$algorithm.yaml" --evals 2000 \

@@ -34,10 +34,7 @@ bin=build/release/bin
 job=configs/demo/copy
 mkdir -p "$out"
 
-# Open MPI refuses root and more ranks than cores unless told otherwise.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
-export OMPI_MCA_hwloc_base_binding_policy=none
+. scripts/mpi_env.sh
 
 step "2/5 calibrate: measure this machine with two ranks"
 mpirun -np 2 "$bin/rpeg-calibrate" --quick --config "$job/workload.yaml" --output "$out/hw.yaml"

@@ -11,6 +11,7 @@
 
 #include "rpeg/base/file.h"
 #include "rpeg/profile/hardware_profile.h"
+#include "support/mpi_environment.h"
 #include "support/test_directory.h"
 
 namespace rpeg {
@@ -25,14 +26,8 @@ struct Outcome {
   std::string text;  // stdout and stderr
 };
 
-// Open MPI refuses root and more ranks than cores unless told otherwise.
-constexpr const char* kEnvironment =
-    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-    "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 "
-    "OMPI_MCA_hwloc_base_binding_policy=none";
-
 Outcome calibrate(int ranks, const std::string& flags) {
-  const std::string command = std::string(kEnvironment) + " timeout -k 5 100 " RPEG_MPIEXEC +
+  const std::string command = std::string(kMpiEnvironment) + "timeout -k 5 100 " RPEG_MPIEXEC +
                               " -np " + std::to_string(ranks) +
                               " " RPEG_BIN_DIR "/rpeg-calibrate " + flags + " 2>&1";
   Outcome outcome;

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "rpeg/base/file.h"
+#include "support/mpi_environment.h"
 
 namespace rpeg {
 
@@ -38,10 +39,8 @@ std::string rpeg_run_command(int ranks,
                              const std::string& flags) {
   const std::string launcher = ranks == 0 ? "" : fmt::format("{} -np {} ", RPEG_MPIEXEC, ranks);
   return fmt::format(
-      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-      "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 "
-      "OMPI_MCA_hwloc_base_binding_policy=none ASAN_OPTIONS=detect_leaks=0 "
-      "OMP_NUM_THREADS=1 {}{}/bin/rpeg-run --config {} {}",
+      "{}ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 {}{}/bin/rpeg-run --config {} {}",
+      kMpiEnvironment,
       launcher,
       RPEG_BINARY_DIR,
       run_yaml.string(),

@@ -10,6 +10,7 @@
 #include "rpeg/base/file.h"
 #include "rpeg/hf/safetensors.h"
 #include "support/command.h"
+#include "support/mpi_environment.h"
 #include "support/test_directory.h"
 
 namespace rpeg {
@@ -19,10 +20,6 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 const std::string kBin = std::string(RPEG_BINARY_DIR) + "/bin/";
-const std::string kMpi =
-    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-    "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 "
-    "OMPI_MCA_hwloc_base_binding_policy=none ";
 
 /// Runs a command that must succeed; returns what it printed.
 std::string succeed(const std::string& command, int limit_s = 100) {
@@ -40,8 +37,9 @@ TEST(Loop, CalibratesPlansCompilesAndTrains) {
   const fs::path out = test::test_directory();
   const std::string demo = std::string(RPEG_SOURCE_DIR) + "/configs/demo/copy";
   const std::string path = out.string();
-  succeed(kMpi + RPEG_MPIEXEC + " -np 2 " + kBin + "rpeg-calibrate --quick --config " + demo +
-          "/workload.yaml --output " + path + "/hw.yaml");
+  succeed(std::string(kMpiEnvironment) + RPEG_MPIEXEC + " -np 2 " + kBin +
+          "rpeg-calibrate --quick --config " + demo + "/workload.yaml --output " + path +
+          "/hw.yaml");
   const std::string report =
       succeed(kBin + "rpeg-optimize --hw " + path + "/hw.yaml --config " + demo +
               "/workload.yaml --evals 500 --opt-plan " + path + "/plan.yaml");
