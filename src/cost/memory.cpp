@@ -23,7 +23,7 @@ MemoryUse static_memory(const Vertex& vertex,
       largest_stage_elements(config.model(vertex.model), vertex.model, plan.parallelism);
   MemoryUse use;
   use.weights = elements * bytes.weight;
-  if (vertex.op == Op::kTrain) {
+  if (is_training(vertex.op)) {
     const std::int64_t zero = config.optimizer.zero_stage;
     const int dp = plan.parallelism.dp;
     if (zero >= 3) use.weights /= dp;
@@ -60,7 +60,7 @@ LongestCall longest_call(const Vertex& vertex,
                          const WorkloadConfig& config) {
   const WorkloadSpec& workload = config.workload;
   double units = static_cast<double>(batch_units(vertex, config));
-  if (vertex.op == Op::kTrain) {
+  if (is_training(vertex.op)) {
     units = ceil_divide(units, static_cast<double>(config.policy.minibatches));
   }
   const double per_replica = ceil_divide(units, plan.parallelism.dp);
@@ -128,7 +128,7 @@ MemoryUse stage_dynamic_memory(const Vertex& vertex,
   const ModelSpec& model = config.model(vertex.model);
   const ElementBytes bytes = element_bytes(config.optimizer.dtype);
   const LongestCall call = longest_call(vertex, plan, config);
-  const bool trains = vertex.op == Op::kTrain;
+  const bool trains = is_training(vertex.op);
   const int tp = plan.parallelism.tp;
   MemoryUse use;
   use.activations = trains ? training_activation_bytes(
@@ -278,6 +278,26 @@ MemoryUse vertex_memory(const Vertex& vertex,
   use.reserve = profile.reserve_bytes;
   use.total = use.weights + use.optimizer + dynamic_bytes(use) + use.reserve;
   return use;
+}
+
+MemoryUse part_memory(const Vertex& vertex,
+                      const VertexPlan& plan,
+                      const ResponsePart&,
+                      std::int64_t,
+                      const WorkloadConfig& config,
+                      const HardwareProfile& profile) {
+  return vertex_memory(vertex, plan, config, profile);
+}
+
+double kv_slot_bytes(const VertexPlan& plan, const WorkloadConfig& config) {
+  const ElementBytes bytes = element_bytes(config.optimizer.dtype);
+  return kv_cache_bytes(config.model(ModelRole::kActor), bytes, plan, config, 0) /
+         static_cast<double>(replica_batch(plan, config));
+}
+
+std::int64_t replica_batch(const VertexPlan& plan, const WorkloadConfig& config) {
+  const std::int64_t dp = plan.parallelism.dp;
+  return (config.workload.sequences() + dp - 1) / dp;
 }
 
 PlanMemory plan_memory(const Plan& plan,

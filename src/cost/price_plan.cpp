@@ -51,6 +51,7 @@ double data_bytes_per_sequence(Op from, const WorkloadConfig& config) {
     case Op::kInferActor:
       return kElement * response;
     case Op::kTrain:
+    case Op::kTrainJoint:
       return 0.0;
   }
   throw Error(ErrorKind::kInternal, "cost: unknown op");

@@ -154,6 +154,7 @@ TaskTime price_vertex(const Vertex& vertex,
     case Op::kGenerate:
       return generation_time(vertex, plan, config, profile);
     case Op::kTrain:
+    case Op::kTrainJoint:
       return training_time(vertex, plan, config, profile);
     case Op::kInferReward:
     case Op::kInferValue:
@@ -162,6 +163,15 @@ TaskTime price_vertex(const Vertex& vertex,
       return inference_time(vertex, plan, config, profile);
   }
   throw Error(ErrorKind::kInternal, "cost: unknown op");
+}
+
+TaskTime price_part(const Vertex& vertex,
+                    const VertexPlan& plan,
+                    const ResponsePart&,
+                    std::int64_t,
+                    const WorkloadConfig& config,
+                    const HardwareProfile& profile) {
+  return price_vertex(vertex, plan, config, profile);
 }
 
 double vertex_model_flop(const Vertex& vertex, const WorkloadConfig& config) {
@@ -177,7 +187,7 @@ double vertex_model_flop(const Vertex& vertex, const WorkloadConfig& config) {
   const double attention =
       4.0 * static_cast<double>(model.num_heads * model.head_dim) * layers * batch.attention_pairs;
   const double passes =
-      vertex.op == Op::kTrain ? 3.0 * static_cast<double>(config.policy.epochs) : 1.0;
+      is_training(vertex.op) ? 3.0 * static_cast<double>(config.policy.epochs) : 1.0;
   return passes * (linear + head + attention);
 }
 

@@ -15,7 +15,7 @@ struct Template {
   VertexId reference = kNoVertex;
   VertexId actor = kNoVertex;
   VertexId train_critic = kNoVertex;
-  VertexId train_actor = kNoVertex;
+  VertexId train_actor = kNoVertex;  ///< of a shared trunk: the joint training
 };
 
 VertexId add_vertex(Graph* graph, bool wanted, Vertex vertex) {
@@ -30,7 +30,7 @@ void connect(Graph* graph, VertexId from, VertexId to, EdgeKind kind, std::int64
   graph->edges.push_back({from, to, kind, delta});
 }
 
-Template add_vertices(Graph* graph, const PolicySpec& policy) {
+Template add_vertices(Graph* graph, const PolicySpec& policy, bool shares) {
   const bool ppo = policy.algorithm == Algorithm::kPpo;
   const bool dpo = policy.algorithm == Algorithm::kDpo;
   const bool generates = !dpo || policy.dpo_mode == DpoMode::kOnline;
@@ -40,10 +40,15 @@ Template add_vertices(Graph* graph, const PolicySpec& policy) {
   Template t;
   t.generate = add_vertex(graph, generates, {"g_pi", Op::kGenerate, ModelRole::kActor});
   t.reward = add_vertex(graph, scores, {"i_R", Op::kInferReward, ModelRole::kReward});
-  t.value = add_vertex(graph, ppo, {"i_V", Op::kInferValue, ModelRole::kCritic});
+  const ModelRole value_trunk = shares ? ModelRole::kActor : ModelRole::kCritic;
+  t.value = add_vertex(graph, ppo, {"i_V", Op::kInferValue, value_trunk});
   t.reference =
       add_vertex(graph, policy.kl_reference, {"i_ref", Op::kInferReference, ModelRole::kReference});
   t.actor = add_vertex(graph, recomputes, {"i_pi", Op::kInferActor, ModelRole::kActor});
+  if (shares) {
+    t.train_actor = add_vertex(graph, true, {"t_piV", Op::kTrainJoint, ModelRole::kActor});
+    return t;
+  }
   t.train_critic = add_vertex(graph, ppo, {"t_V", Op::kTrain, ModelRole::kCritic});
   t.train_actor = add_vertex(graph, true, {"t_pi", Op::kTrain, ModelRole::kActor});
   return t;
@@ -81,8 +86,10 @@ std::string find_zero_cycle(const Graph& graph,
 }  // namespace
 
 Graph build_graph(const PolicySpec& policy, const Structure& structure) {
+  check(!structure.ac_share || policy.algorithm == Algorithm::kPpo,
+        "graph: only PPO has a critic that could share the actor's trunk");
   Graph graph;
-  const Template t = add_vertices(&graph, policy);
+  const Template t = add_vertices(&graph, policy, structure.ac_share);
   // Rollouts to everything that reads them; inference results to the losses.
   for (const VertexId to :
        {t.reward, t.value, t.reference, t.actor, t.train_critic, t.train_actor}) {
@@ -101,6 +108,9 @@ Graph build_graph(const PolicySpec& policy, const Structure& structure) {
   // update.
   connect(&graph, t.train_actor, t.generate, EdgeKind::kWeights, 1 + structure.tau_actor);
   connect(&graph, t.train_actor, t.actor, EdgeKind::kWeights, 1);
+  if (structure.ac_share) {
+    connect(&graph, t.train_actor, t.value, EdgeKind::kWeights, 1 + structure.tau_actor);
+  }
   connect(&graph, t.train_critic, t.value, EdgeKind::kWeights, 1 + structure.tau_critic);
   connect(&graph, t.train_critic, t.train_critic, EdgeKind::kState, 1);
   connect(&graph, t.train_actor, t.train_actor, EdgeKind::kState, 1);
@@ -109,6 +119,88 @@ Graph build_graph(const PolicySpec& policy, const Structure& structure) {
     connect(&graph, t.train_actor, t.reference, EdgeKind::kOrder, 2);
   }
   return graph;
+}
+
+ResponsePart whole_response(const WorkloadSpec& workload) {
+  const auto points = static_cast<std::int32_t>(workload.gen_quantiles.size());
+  return {0, points > 0 ? points : 1};
+}
+
+std::vector<ResponsePart> response_parts(std::uint32_t cuts, const WorkloadSpec& workload) {
+  const ResponsePart whole = whole_response(workload);
+  std::vector<ResponsePart> parts;
+  std::int32_t first = whole.first;
+  for (std::int32_t point = 1; point <= whole.last; ++point) {
+    const bool is_cut = point == whole.last || (cuts >> (point - 1) & 1U) != 0;
+    if (!is_cut) continue;
+    parts.push_back({first, point});
+    first = point;
+  }
+  return parts;
+}
+
+std::uint32_t possible_cuts(const WorkloadConfig& config) {
+  const PolicySpec& policy = config.policy;
+  const bool infers = policy.algorithm == Algorithm::kPpo || policy.kl_reference ||
+                      policy.reward == RewardSource::kModel || policy.recompute_logprobs;
+  if (!policy.allow_fusion || policy.algorithm == Algorithm::kDpo || !infers) return 0;
+  const auto inner = static_cast<int>(config.workload.gen_quantiles.size()) - 1;
+  const int kept = inner < kMaxCutPoints ? inner : kMaxCutPoints;
+  std::uint32_t cuts = 0;
+  for (int i = 0; i < kept; ++i) cuts |= std::uint32_t{1} << (i * inner / kept);
+  return cuts;
+}
+
+namespace {
+
+/// The inference vertices that read rollouts, and generation itself.
+bool is_cut(const Graph& graph, std::size_t vertex) {
+  if (graph.vertices[vertex].op == Op::kGenerate) return true;
+  if (!is_inference(graph.vertices[vertex].op)) return false;
+  for (const Edge& edge : graph.edges) {
+    const bool reads = index(edge.to) == vertex && edge.kind == EdgeKind::kData;
+    if (reads && graph.vertices[index(edge.from)].op == Op::kGenerate) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+FusedGraph fuse_graph(const Graph& graph, int stages) {
+  FusedGraph fused;
+  std::vector<std::int32_t> first;  // of each vertex: its first stage
+  std::vector<std::int32_t> count;
+  const auto id = [](std::int32_t i) { return VertexId{i}; };
+  for (std::size_t v = 0; v < graph.vertices.size(); ++v) {
+    first.push_back(static_cast<std::int32_t>(fused.graph.vertices.size()));
+    count.push_back(stages > 1 && is_cut(graph, v) ? stages : 1);
+    for (std::int32_t s = 1; s <= count[v]; ++s) {
+      Vertex stage = graph.vertices[v];
+      if (count[v] > 1) {
+        stage.name += "." + std::to_string(s);
+        stage.stage = s;
+        const std::int32_t self = first[v] + s - 1;
+        if (s > 1) connect(&fused.graph, id(self - 1), id(self), EdgeKind::kOrder, 0);
+      }
+      fused.graph.vertices.push_back(std::move(stage));
+      fused.base.push_back(static_cast<std::int32_t>(v));
+    }
+    if (count[v] > 1 && graph.vertices[v].op == Op::kGenerate) {
+      connect(&fused.graph, id(first[v] + count[v] - 1), id(first[v]), EdgeKind::kState, 1);
+    }
+  }
+  for (const Edge& edge : graph.edges) {
+    const std::size_t from = index(edge.from);
+    const std::size_t to = index(edge.to);
+    // Data of every stage goes to its chunk, or to the one consumer; all else to the first.
+    const std::int32_t copies = edge.kind == EdgeKind::kData ? count[from] : 1;
+    const std::int32_t last = edge.kind == EdgeKind::kOrder ? count[from] - 1 : 0;
+    for (std::int32_t s = 0; s < copies; ++s) {
+      const std::int32_t at = count[to] > 1 ? s : 0;
+      connect(&fused.graph, id(first[from] + last + s), id(first[to] + at), edge.kind, edge.delta);
+    }
+  }
+  return fused;
 }
 
 void check_graph(const Graph& graph) {
@@ -149,6 +241,8 @@ const char* to_string(Op op) {
       return "infer_actor";
     case Op::kTrain:
       return "train";
+    case Op::kTrainJoint:
+      return "train_joint";
   }
   throw Error(ErrorKind::kInternal, "graph: unknown op");
 }

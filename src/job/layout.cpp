@@ -55,6 +55,7 @@ std::vector<Payload> produced_payloads(const Vertex& vertex) {
     case Op::kInferActor:
       return {Payload::kActorLogprobs};
     case Op::kTrain:
+    case Op::kTrainJoint:
       return {};
   }
   return {};
@@ -66,7 +67,7 @@ std::vector<Payload> edge_payloads(const Graph& graph, const Edge& edge) {
   }
   std::vector<Payload> payloads = produced_payloads(graph.vertices[index(edge.from)]);
   // Only the losses read the scores of the verifier.
-  if (payloads.size() > 1 && graph.vertices[index(edge.to)].op != Op::kTrain) {
+  if (payloads.size() > 1 && !is_training(graph.vertices[index(edge.to)].op)) {
     payloads.pop_back();
   }
   return payloads;

@@ -40,6 +40,7 @@ InstructionKind compute_kind(Op op) {
     case Op::kGenerate:
       return InstructionKind::kGenerate;
     case Op::kTrain:
+    case Op::kTrainJoint:
       return InstructionKind::kTrain;
     case Op::kInferReward:
     case Op::kInferValue:
@@ -165,7 +166,7 @@ void assign_ranks(Job* job) {
 void build_groups(Job* job) {
   for (std::size_t i = 0; i < job->graph.vertices.size(); ++i) {
     const VertexId vertex{static_cast<std::int32_t>(i)};
-    if (job->graph.vertices[i].op == Op::kTrain) {
+    if (is_training(job->graph.vertices[i].op)) {
       job->groups.push_back({vertex, vertex_ranks(*job, vertex)});
     }
   }

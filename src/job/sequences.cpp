@@ -33,7 +33,7 @@ SequenceRange minibatch_sequences(std::int64_t sequences,
 
 std::vector<SequenceRange> owned_sequences(
     Op op, std::int64_t sequences, std::int64_t minibatches, int dp, int replica) {
-  const std::int64_t parts = op == Op::kTrain ? minibatches : 1;
+  const std::int64_t parts = is_training(op) ? minibatches : 1;
   std::vector<SequenceRange> owned;
   for (std::int64_t j = 0; j < parts; ++j) {
     const SequenceRange batch = minibatch_sequences(sequences, parts, j);

@@ -62,7 +62,7 @@ std::string rank_table(const Job& job) {
       const auto r = static_cast<std::size_t>(rank);
       names[r] += (names[r].empty() ? "" : " ") + vertex.name;
       double& bytes = bytes_per_parameter[r][static_cast<std::size_t>(vertex.model)];
-      bytes = std::max(bytes, vertex.op == Op::kTrain ? kTrainingBytes : kWeightBytes);
+      bytes = std::max(bytes, is_training(vertex.op) ? kTrainingBytes : kWeightBytes);
     }
   }
   std::string text =

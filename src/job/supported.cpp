@@ -20,6 +20,15 @@ void find_unsupported_policy(const PlanFile& plan, std::vector<std::string>* out
         "configuration");
   }
   const Structure& structure = plan.plan.structure;
+  if (structure.ac_share) {
+    out->push_back(
+        "a trunk shared by actor and critic; set policy.allow_ac_share: false in the workload "
+        "configuration");
+  }
+  if (structure.cuts != 0) {
+    out->push_back(
+        "generation cut into stages; set policy.allow_fusion: false in the workload configuration");
+  }
   if (structure.tau_actor != 0 || structure.tau_critic != 0) {
     out->push_back(
         fmt::format("staleness (tau: actor {}, critic {}); set optimizer.staleness_candidates: "

@@ -163,7 +163,7 @@ class VertexChecker {
 
   void check_batch() {
     const int dp = plan_.parallelism.dp;
-    const bool trains = vertex_.op == Op::kTrain;
+    const bool trains = is_training(vertex_.op);
     const std::int64_t units =
         batch_units(vertex_, config_) / (trains ? config_.policy.minibatches : 1);
     const std::string what =

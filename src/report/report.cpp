@@ -66,6 +66,12 @@ std::string budget_text(const SearchStatistics& statistics) {
       return text + "; stopped on request, the best plan so far follows";
     case SearchEnd::kNoNeighbours:
       return text + "; ended early, the space has no other plan to move to";
+    case SearchEnd::kBound:
+      return text + "; ended early, the best plan attains the bound of the space";
+    case SearchEnd::kStalled:
+      return text + "; ended early, no chain improved for a third of the budget";
+    case SearchEnd::kExhausted:
+      return text + "; every plan was tried";
   }
   return text;
 }

@@ -17,6 +17,7 @@ std::vector<float>& result_of(SequenceData& entry, Op op) {
     case Op::kGenerate:
     case Op::kInferReward:
     case Op::kTrain:
+    case Op::kTrainJoint:
       break;
   }
   throw Error(ErrorKind::kInternal, "not an inference vertex");

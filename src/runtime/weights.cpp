@@ -67,7 +67,7 @@ RankModels build_rank_models(const Job& job, int rank) {
       models.emplace(vertex.model, initial_model(job.config, vertex.model));
     }
     HeldModel& held = models.at(vertex.model);
-    if (vertex.op == Op::kTrain) {
+    if (is_training(vertex.op)) {
       held.training.emplace().gradient.resize(held.weights.size());
     }
   }

@@ -78,11 +78,37 @@ TaskTime price_vertex(const Vertex& vertex,
                       const WorkloadConfig& config,
                       const HardwareProfile& profile);
 
-/// Bytes that one GPU holds for one vertex alone: `MemoryUse` of its fullest rank.
+/// The same for a part of the responses. Generation: the time from the end of the previous part to
+/// the end of this one (the first part contains the prefill), with at most `slots` sequences alive
+/// in a replica at once (see kv_slot_bytes; the number of a replica's sequences: no limit).
+/// Inference: one chunk, the whole sequences that end in the part. Training takes the whole
+/// batch. Parts of one vertex add up to its work, not always to price_vertex: every chunk fills its
+/// own pipeline.
+TaskTime price_part(const Vertex& vertex,
+                    const VertexPlan& plan,
+                    const ResponsePart& part,
+                    std::int64_t slots,
+                    const WorkloadConfig& config,
+                    const HardwareProfile& profile);
+
+/// Bytes that one GPU holds for one vertex alone: `MemoryUse` of its fullest rank. Without a KV
+/// cache for generation when `slots` is 0.
 MemoryUse vertex_memory(const Vertex& vertex,
                         const VertexPlan& plan,
                         const WorkloadConfig& config,
                         const HardwareProfile& profile);
+/// The same while a part of the responses is worked on, with `slots` sequences in the KV cache.
+MemoryUse part_memory(const Vertex& vertex,
+                      const VertexPlan& plan,
+                      const ResponsePart& part,
+                      std::int64_t slots,
+                      const WorkloadConfig& config,
+                      const HardwareProfile& profile);
+
+/// Bytes of KV cache on the fullest rank for one sequence of a replica, at its longest.
+double kv_slot_bytes(const VertexPlan& plan, const WorkloadConfig& config);
+/// Sequences of a replica of the generating vertex: the most slots that are of use.
+std::int64_t replica_batch(const VertexPlan& plan, const WorkloadConfig& config);
 
 /// Model FLOPs of one iteration of a vertex at expected lengths (training ×3, no recomputation).
 double vertex_model_flop(const Vertex& vertex, const WorkloadConfig& config);

@@ -58,6 +58,18 @@ struct HardwareProfile {
   double reshard_eff = 1.0;                   ///< η_sync
   double host_step_s = 0.0;                   ///< t_host per decode step
   double host_step_per_layer_s = 0.0;
+  /// By tensor-parallel size; a size that is missing takes the next smaller one, tp = 1 the plain
+  /// key. decode_bw_eff and gemm_m_half as above; flops_eff relative to flops_per_gpu.
+  std::map<int, double> decode_bw_eff_tp;
+  std::map<int, double> gemm_m_half_tp;
+  std::map<int, double> flops_eff_tp;
+  double gemm_call_s = 0.0;        ///< per matrix product of a layer, in the affine time
+  double gemm_call_floor_s = 0.0;  ///< per matrix product, in the time of reading the weights
+  double node_bytes_per_s = 0.0;   ///< uplink of a node; 0: every rank has its own rate
+  double rack_bytes_per_s = 0.0;   ///< uplink of a rack; 0: every rank has its own rate
+  /// Rows (bytes that a rank sends, s), ascending, in place of one (α, β); empty: α + n · β.
+  std::array<std::vector<std::pair<double, double>>, kTiers> collective_table;
+  std::array<std::vector<std::pair<double, double>>, kTiers> point_to_point_table;
   double overlap_slowdown = 1.0;
   double reserve_bytes = 0.0;  ///< kept free on every GPU
   double grad_buckets = 1.0;

@@ -17,4 +17,14 @@ Plan greedy_plan(const WorkloadConfig& config, const HardwareProfile& profile);
 /// least one; with fewer GPUs than models the last models share. τ = 0. Memory as in greedy_plan.
 Plan concurrent_plan(const WorkloadConfig& config, const HardwareProfile& profile);
 
+/// Baselines by name: "greedy", "concurrent", "colocated-uniform" (one (dp, pp, tp) for all
+/// vertices on all GPUs, the fastest that fits: DeepSpeed-Chat style), "split-async" (a generation
+/// pool and a training pool side by side with τ = 1, the best division: AReaL and StreamRL style),
+/// "real-heuristic" (tp = a node, pp = nodes, dp = 1 for all vertices: the heuristic of the ReaL
+/// paper). Throws kUsage for an unknown name, kInfeasible where the cluster cannot hold the style.
+Plan named_plan(const std::string& name,
+                const WorkloadConfig& config,
+                const HardwareProfile& profile);
+const std::vector<std::string>& plan_names();
+
 }  // namespace rpeg

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "rpeg/search/bound.h"
 #include "rpeg/search/evaluation.h"
 
 namespace rpeg {
@@ -22,15 +23,32 @@ struct SearchProgress {
   double tokens_per_s = 0.0;  ///< of the best plan so far; 0: none fits yet
 };
 
+/// A decision that every plan of a search must keep.
+struct Pin {
+  std::string vertex;  ///< name in the uncut graph, for example "g_pi"
+  std::optional<Parallelism> parallelism;
+  std::optional<std::int64_t> micro_batches;
+  std::optional<Placement> placement;
+};
+/// Parses "g_pi=4,1,2", "g_pi=r0 n[0-1] g[0-3]", "g_pi=m8", or several of them joined by "/":
+/// "g_pi=4,1,2/m1/r0 n[0-1] g[0-3]". Throws kUsage.
+Pin parse_pin(const std::string& text);
+
 struct SearchOptions {
   std::optional<std::int64_t> evaluations;  ///< total over the chains
-  std::optional<double> time_s;             ///< wall clock; overrides optimizer.evals
-  int threads = 0;                          ///< 0: as many as the hardware runs at once
+  std::optional<Plan> start;                ///< where every chain begins, besides the baselines
+  std::vector<Pin> pins;
+  std::int64_t top = 1;          ///< best distinct plans to keep
+  bool exhaustive = false;       ///< try every plan instead of annealing; for small spaces
+  std::optional<double> time_s;  ///< wall clock; overrides optimizer.evals
+  int threads = 0;               ///< 0: as many as the hardware runs at once
   const std::atomic<bool>* stop = nullptr;  ///< when it becomes true the search ends early
   std::function<void(const SearchProgress&)> progress;  ///< called a few times a second
 };
 
-enum class SearchEnd { kBudget, kTime, kStopped, kNoNeighbours };
+/// kBound: the best plan attains the bound of the space; kStalled: no chain has improved for the
+/// last third of the budget or more; kExhausted: every plan was tried.
+enum class SearchEnd { kBudget, kTime, kStopped, kNoNeighbours, kBound, kStalled, kExhausted };
 
 struct SearchStatistics {
   double wall_s = 0.0;
@@ -49,6 +67,9 @@ struct SearchResult {
   Evaluation greedy;      ///< may not fit
   Evaluation concurrent;  ///< may not fit
   Evaluation best;        ///< fits
+  std::vector<Evaluation>
+      top;  ///< the best distinct plans, `best` first; SearchOptions::top or fewer
+  SpaceBound bound;
   SearchStatistics statistics;
 };
 

@@ -82,6 +82,7 @@ struct OptimizerSpec {
   std::int64_t chains = 8;
   std::int64_t zero_stage = 1;  ///< 0 … 3
   Recompute recompute = Recompute::kFull;
+  bool sequence_parallel = false;  ///< norms and residuals divided over the tensor-parallel group
   Objective objective = Objective::kThroughput;
   TrainDtype dtype = TrainDtype::kBf16;
   std::optional<std::int64_t> max_tp;
