@@ -144,7 +144,9 @@ std::uint32_t possible_cuts(const WorkloadConfig& config) {
   const bool infers = policy.algorithm == Algorithm::kPpo || policy.kl_reference ||
                       policy.reward == RewardSource::kModel || policy.recompute_logprobs;
   if (!policy.allow_fusion || policy.algorithm == Algorithm::kDpo || !infers) return 0;
-  const auto inner = static_cast<int>(config.workload.gen_quantiles.size()) - 1;
+  constexpr int kBits = 32;  // of Structure::cuts
+  const int points = static_cast<int>(config.workload.gen_quantiles.size()) - 1;
+  const int inner = points < kBits ? points : kBits;
   const int kept = inner < kMaxCutPoints ? inner : kMaxCutPoints;
   std::uint32_t cuts = 0;
   for (int i = 0; i < kept; ++i) cuts |= std::uint32_t{1} << (i * inner / kept);
