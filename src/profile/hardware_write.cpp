@@ -79,7 +79,8 @@ void write_parameters(YamlWriter& writer, const HardwareProfile& profile) {
     }
     const bool is_replaced = profile.non_gemm_bytes && (parameter.key == "non_gemm_scaling" ||
                                                         parameter.key == "non_gemm_batch_cal");
-    if (is_replaced || (!parameter.required && value == value_of(parameter, defaults))) {
+    const bool is_default = !parameter.required && value == value_of(parameter, defaults);
+    if (is_replaced || (is_default && !is_estimated(profile, parameter.key))) {
       continue;
     }
     writer.field(parameter.key,
