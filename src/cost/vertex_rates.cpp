@@ -14,10 +14,33 @@ GemmTime gemm_time(double elements, double weight_bytes, const HardwareProfile& 
           .half_rows = profile.gemm_m_half};
 }
 
-void set_non_gemm(VertexRates* rates, int tp, const HardwareProfile& profile) {
+/// Memory traffic of the elementwise kernels of a layer per token, in values: two norms (read and
+/// write) and two residual sums (two reads, a write) are on every rank unless sequence parallelism
+/// divides them; rotary embedding of queries and keys and the gate (two reads, a write) are
+/// divided.
+double elementwise_values(const ModelSpec& model, int tp, bool is_sequence_parallel) {
+  const double heads = static_cast<double>(model.num_heads) / tp + local_kv_heads(model, tp);
+  const double divided = 2.0 * static_cast<double>(model.head_dim) * heads +
+                         3.0 * static_cast<double>(model.ffn_dim) / tp;
+  const double replicated = 10.0 * static_cast<double>(model.hidden_dim);
+  return divided + replicated / (is_sequence_parallel ? tp : 1);
+}
+
+void set_non_gemm(VertexRates* rates,
+                  const WorkloadConfig& config,
+                  const ModelSpec& model,
+                  int tp,
+                  const HardwareProfile& profile) {
   rates->non_gemm_s = profile.non_gemm_constant;
-  const double row_s =
-      (profile.non_gemm_scaling / tp + profile.non_gemm_replicated) / profile.non_gemm_batch_cal;
+  const bool is_sequence_parallel = config.optimizer.sequence_parallel;
+  if (profile.non_gemm_bytes) {
+    rates->non_gemm_token_s = elementwise_values(model, tp, is_sequence_parallel) *
+                              element_bytes(config.optimizer.dtype).activation /
+                              (profile.vector_eff * profile.memory_bandwidth);
+    return;
+  }
+  const double replicated = profile.non_gemm_replicated / (is_sequence_parallel ? tp : 1);
+  const double row_s = (profile.non_gemm_scaling / tp + replicated) / profile.non_gemm_batch_cal;
   (profile.non_gemm_per_sequence ? rates->non_gemm_sequence_s : rates->non_gemm_token_s) = row_s;
 }
 
@@ -69,7 +92,7 @@ VertexRates vertex_rates(const Vertex& vertex,
         3.0 * 4.0 * padded_vocab(model, tp) / tp / (profile.vector_eff * profile.memory_bandwidth);
   }
   set_attention(&rates, model, tp, bytes.kv, profile);
-  set_non_gemm(&rates, tp, profile);
+  set_non_gemm(&rates, config, model, tp, profile);
   const double token_bytes = static_cast<double>(model.hidden_dim) * bytes.activation;
   if (tp > 1) {
     rates.all_reduce = per_token(
