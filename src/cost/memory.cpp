@@ -20,7 +20,7 @@ MemoryUse static_memory(const Vertex& vertex,
                         const WorkloadConfig& config) {
   const ElementBytes bytes = element_bytes(config.optimizer.dtype);
   const double elements =
-      largest_stage_elements(config.model(vertex.model), vertex.model, plan.parallelism);
+      largest_stage_elements(config.model(vertex.model), head_of(vertex), plan.parallelism);
   MemoryUse use;
   use.weights = elements * bytes.weight;
   if (is_training(vertex.op)) {
@@ -135,7 +135,7 @@ MemoryUse stage_dynamic_memory(const Vertex& vertex,
                                  model, bytes, plan, config.optimizer.recompute, call, stage)
                            : layer_activation_bytes(model, bytes, tp, call.tokens, true);
   if (vertex.op == Op::kGenerate) use.kv_cache = kv_cache_bytes(model, bytes, plan, config, stage);
-  if (stage == plan.parallelism.pp - 1 && !has_scalar_head(vertex.model)) {
+  if (stage == plan.parallelism.pp - 1 && has_vocabulary(head_of(vertex))) {
     // The head's output, an fp32 copy where it is narrower, and the gradient when training.
     const double per_logit =
         bytes.activation + (bytes.activation < 4.0 ? 4.0 : 0.0) + (trains ? 4.0 : 0.0);
