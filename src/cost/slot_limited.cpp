@@ -14,9 +14,11 @@ namespace rpeg {
 namespace {
 
 constexpr std::size_t kGrid = 64;  ///< intervals of the longest response
-/// Longest responses after which the mix of ages has settled, so that a long queue may be worked
-/// off in one stride.
-constexpr std::size_t kSettled = 2;
+/// A queue is worked off in one stride once the starts of an interval differ from their mean over a
+/// longest response by no more than this share …
+constexpr double kSettled = 0.05;
+/// … or after so many longest responses: nearly equal lengths keep running in waves.
+constexpr std::size_t kPatience = 16;
 
 /// share[k]: of the sequences that need a decode step, those that still run after k intervals.
 struct Survival {
@@ -138,6 +140,25 @@ class Cohorts {
   std::vector<double> started_;
 };
 
+/// Means over one longest response, to see whether the mix of ages has settled.
+struct Window {
+  Population mean;
+  double starts = 0.0;  ///< per interval
+  double least = std::numeric_limits<double>::infinity();
+  double most = 0.0;
+
+  void add(const Population& now, double started) {
+    mean.live += now.live / kGrid;
+    mean.tokens += now.tokens / kGrid;
+    starts += started / kGrid;
+    least = std::min(least, started);
+    most = std::max(most, started);
+  }
+  bool is_settled() const {
+    return most <= starts * (1.0 + kSettled) && least >= starts * (1.0 - kSettled);
+  }
+};
+
 /// Without gen_quantiles all responses are equally long: waves of `slots` sequences.
 DecodeStep decode_in_waves(const VertexRates& rates,
                            const ReplicaBatch& batch,
@@ -176,8 +197,7 @@ DecodeStep decode_in_slots(const VertexRates& rates,
   Cohorts cohorts(survival, first);
   Population now = cohorts.population();
   std::size_t drained = 0;  // intervals since the queue ran empty
-  Population settled;       // over the last grid length before the stride
-  double settled_starts = 0.0;
+  Window window;
   while (drained < kGrid) {
     const double ending = cohorts.ending();
     // Those that start in this interval may end in it: half of them see all of it.
@@ -189,16 +209,18 @@ DecodeStep decode_in_slots(const VertexRates& rates,
     const Population next = cohorts.population();
     sum.add(survival.interval, now, next, ended + started * at_once);
     now = next;
-    const std::size_t passed = cohorts.intervals();
-    if (passed <= (kSettled - 1) * kGrid || passed > kSettled * kGrid) continue;
-    settled.live += now.live / kGrid;
-    settled.tokens += now.tokens / kGrid;
-    settled_starts += started / kGrid;
-    if (passed < kSettled * kGrid || queue <= settled_starts) continue;
-    const double strides = std::floor(queue / settled_starts);
-    const double worked_off = strides * settled_starts;
-    sum.add(strides * survival.interval, settled, settled, worked_off * (1.0 + at_once));
-    queue -= worked_off;
+    window.add(now, started);
+    if (cohorts.intervals() % kGrid != 0) continue;
+    const bool strides =
+        queue > window.starts && (window.is_settled() || cohorts.intervals() >= kPatience * kGrid);
+    if (strides) {
+      const double intervals = std::floor(queue / window.starts);
+      const double worked_off = intervals * window.starts;
+      sum.add(
+          intervals * survival.interval, window.mean, window.mean, worked_off * (1.0 + at_once));
+      queue -= worked_off;
+    }
+    window = {};
   }
   return sum.sum();
 }
