@@ -26,12 +26,12 @@ TEST(ParameterCount, OfATiedCriticKeepsTheEmbedding) {
 }
 
 TEST(StageElements, SumToTheModelWhenNothingIsReplicated) {
-  for (const ModelRole role : {ModelRole::kActor, ModelRole::kCritic}) {
+  for (const Head head : {Head::kVocabulary, Head::kScalar}) {
     double sum = 0.0;
     for (int stage = 0; stage < 5; ++stage) {
-      sum += stage_elements(llama_2_70b(), role, {1, 5, 1}, stage);
+      sum += stage_elements(llama_2_70b(), head, {1, 5, 1}, stage);
     }
-    EXPECT_EQ(sum, static_cast<double>(parameter_count(llama_2_70b(), has_scalar_head(role))));
+    EXPECT_EQ(sum, static_cast<double>(parameter_count(llama_2_70b(), has_scalar(head))));
   }
 }
 
@@ -48,9 +48,9 @@ TEST(StageElements, CountATiedTableOnBothEndsOfAPipeline) {
   tied.tied_embeddings = true;
   const double table = 32000.0 * 4096;
   const auto whole = static_cast<double>(parameter_count(tied, false));
-  EXPECT_EQ(stage_elements(tied, ModelRole::kActor, {1, 1, 1}, 0), whole);
-  EXPECT_EQ(stage_elements(tied, ModelRole::kActor, {1, 2, 1}, 0) +
-                stage_elements(tied, ModelRole::kActor, {1, 2, 1}, 1),
+  EXPECT_EQ(stage_elements(tied, Head::kVocabulary, {1, 1, 1}, 0), whole);
+  EXPECT_EQ(stage_elements(tied, Head::kVocabulary, {1, 2, 1}, 0) +
+                stage_elements(tied, Head::kVocabulary, {1, 2, 1}, 1),
             whole + table);
 }
 

@@ -122,15 +122,13 @@ double enumerate_bytes(const VertexPlan& from, const VertexPlan& to, const Workl
   for (std::size_t rank = 0; rank < targets.size(); ++rank) {
     const int stage = static_cast<int>(rank) / (to.parallelism.dp * to.parallelism.tp);
     elements +=
-        stage_elements(config.model(ModelRole::kActor), ModelRole::kActor, to.parallelism, stage);
+        stage_elements(config.model(ModelRole::kActor), Head::kVocabulary, to.parallelism, stage);
     for (std::size_t held = 0; held < sources.size(); ++held) {
       if (sources[held] != targets[rank]) continue;
       elements -= common_elements(config.model(ModelRole::kActor),
-                                  ModelRole::kActor,
-                                  from.parallelism,
-                                  static_cast<int>(held),
-                                  to.parallelism,
-                                  static_cast<int>(rank));
+                                  Head::kVocabulary,
+                                  {from.parallelism, static_cast<int>(held)},
+                                  {to.parallelism, static_cast<int>(rank)});
     }
   }
   return 2.0 * elements;
@@ -160,8 +158,8 @@ TEST(Transfer, KeepsInPlaceWhatMatchedRanksHold) {
   ModelSpec model = llama_2_7b();
   model.vocab_size = 1;
   const double whole = static_cast<double>(parameter_count(model, false));
-  const double need = common_elements(model, ModelRole::kActor, {8, 1, 4}, 0, {8, 1, 4}, 0);
-  const double have = common_elements(model, ModelRole::kActor, {1, 4, 8}, 0, {8, 1, 4}, 0);
+  const double need = common_elements(model, Head::kVocabulary, {{8, 1, 4}, 0}, {{8, 1, 4}, 0});
+  const double have = common_elements(model, Head::kVocabulary, {{1, 4, 8}, 0}, {{8, 1, 4}, 0});
   EXPECT_NEAR((need - have) / whole, 0.21875, 1e-4);
 }
 
