@@ -14,32 +14,29 @@ GemmTime gemm_time(double elements, double weight_bytes, const HardwareProfile& 
           .half_rows = profile.gemm_m_half};
 }
 
-/// Memory traffic of the elementwise kernels of a layer per token, in values: two norms (read and
-/// write) and two residual sums (two reads, a write) are on every rank unless sequence parallelism
-/// divides them; rotary embedding of queries and keys and the gate (two reads, a write) are
-/// divided.
-double elementwise_values(const ModelSpec& model, int tp, bool is_sequence_parallel) {
+/// What the elementwise kernels of a layer read and write per token, in values: two norms (2 h
+/// each) and two residual sums (3 h each) on every rank, unless sequence parallelism splits them;
+/// rotary embedding of queries and keys (2 values each) and the gate (3 f) are always split.
+double elementwise_values(const ModelSpec& model, int tp, bool splits_norms) {
   const double heads = static_cast<double>(model.num_heads) / tp + local_kv_heads(model, tp);
-  const double divided = 2.0 * static_cast<double>(model.head_dim) * heads +
-                         3.0 * static_cast<double>(model.ffn_dim) / tp;
-  const double replicated = 10.0 * static_cast<double>(model.hidden_dim);
-  return divided + replicated / (is_sequence_parallel ? tp : 1);
+  const double split = 2.0 * static_cast<double>(model.head_dim) * heads +
+                       3.0 * static_cast<double>(model.ffn_dim) / tp;
+  return split + 10.0 * static_cast<double>(model.hidden_dim) / (splits_norms ? tp : 1);
 }
 
 void set_non_gemm(VertexRates* rates,
-                  const WorkloadConfig& config,
                   const ModelSpec& model,
                   int tp,
+                  double activation_bytes,
+                  bool splits_norms,
                   const HardwareProfile& profile) {
   rates->non_gemm_s = profile.non_gemm_constant;
-  const bool is_sequence_parallel = config.optimizer.sequence_parallel;
   if (profile.non_gemm_bytes) {
-    rates->non_gemm_token_s = elementwise_values(model, tp, is_sequence_parallel) *
-                              element_bytes(config.optimizer.dtype).activation /
+    rates->non_gemm_token_s = elementwise_values(model, tp, splits_norms) * activation_bytes /
                               (profile.vector_eff * profile.memory_bandwidth);
     return;
   }
-  const double replicated = profile.non_gemm_replicated / (is_sequence_parallel ? tp : 1);
+  const double replicated = profile.non_gemm_replicated / (splits_norms ? tp : 1);
   const double row_s = (profile.non_gemm_scaling / tp + replicated) / profile.non_gemm_batch_cal;
   (profile.non_gemm_per_sequence ? rates->non_gemm_sequence_s : rates->non_gemm_token_s) = row_s;
 }
@@ -75,6 +72,7 @@ VertexRates vertex_rates(const Vertex& vertex,
   const ElementBytes bytes = element_bytes(config.optimizer.dtype);
   const int tp = plan.parallelism.tp;
   const int pp = plan.parallelism.pp;
+  const bool splits_norms = config.optimizer.sequence_parallel && tp > 1;
   VertexRates rates;
   rates.parallelism = plan.parallelism;
   const auto layers_of = [&](int stage) {
@@ -92,7 +90,7 @@ VertexRates vertex_rates(const Vertex& vertex,
         3.0 * 4.0 * padded_vocab(model, tp) / tp / (profile.vector_eff * profile.memory_bandwidth);
   }
   set_attention(&rates, model, tp, bytes.kv, profile);
-  set_non_gemm(&rates, config, model, tp, profile);
+  set_non_gemm(&rates, model, tp, bytes.activation, splits_norms, profile);
   const double token_bytes = static_cast<double>(model.hidden_dim) * bytes.activation;
   if (tp > 1) {
     rates.all_reduce = per_token(
