@@ -75,7 +75,7 @@ GemmRate rate_of(const HardwareProfile& profile, int tp) {
           .flop_per_s = at_tp(profile.flops_eff_tp, tp, 1.0) * profile.flops_per_gpu};
 }
 
-/// The rate of one tensor-parallel size at given call times, and its error summed over the points.
+/// The rate of one tensor-parallel size at given call times, and its mean error.
 struct FittedRate {
   GemmRate rate;
   double error = 0.0;
@@ -97,7 +97,7 @@ FittedRate fit_rate(std::span<const GemmPoint> points,
       const double predicted = gemm_s(rate, call, memory_bytes_per_s, point.elements, point.tokens);
       sum += std::abs(predicted / point.seconds - 1.0);
     }
-    return sum;
+    return sum / static_cast<double>(points.size());
   };
   const auto best = minimise(
       error_at,
@@ -135,13 +135,15 @@ LayerBytes layer_bytes(const ModelSpec& model, int tp) {
 
 double non_gemm_error(ModelSet models, const HardwareProfile& profile) {
   double sum = 0.0;
+  double count = 0.0;
   for (const LayerMeasurements* model : models) {
     for (const LayerPoint& point : model->points) {
       const double predicted = predicted_non_gemm_s(profile, model->model, point.tp, point.tokens);
       sum += std::abs(predicted / point.non_gemm_s - 1.0);
+      count += 1.0;
     }
   }
-  return sum;
+  return sum / count;
 }
 
 }  // namespace

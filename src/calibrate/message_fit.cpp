@@ -35,10 +35,11 @@ double interpolate(const std::vector<std::pair<double, double>>& table, double b
   }
   const auto& [x0, y0] = table[upper - 1];
   const auto& [x1, y1] = table[upper];
-  if (bytes <= x0) {
-    return y0;  // no message is faster than the smallest that was measured
+  const double at_none = y0 - (y1 - y0) * x0 / (x1 - x0);
+  if (bytes < x0 && at_none < 0.0) {
+    return y0 * bytes / x0;
   }
-  return y0 + (y1 - y0) * (bytes - x0) / (x1 - x0);
+  return at_none + (y1 - y0) * bytes / (x1 - x0);
 }
 
 /// Medians over even stretches of the logarithm of the bytes sent; times are kept from falling.

@@ -8,7 +8,9 @@ namespace {
 
 constexpr int kMostRestarts = 10;
 constexpr int kStepsPerDimension = 80;
-constexpr double kFlat = 1e-9;  // relative spread of the simplex's values that ends a descent
+// Spread of the simplex's values that ends a descent: relative, and for minima at 0 absolute.
+constexpr double kFlat = 1e-9;
+constexpr double kNothing = 1e-8;
 
 struct Corner {
   std::vector<double> at;
@@ -82,7 +84,8 @@ Corner descend(const Objective& objective, const std::vector<double>& start, dou
   }
   sort(simplex);
   for (std::size_t i = 0; i < kStepsPerDimension * start.size(); ++i) {
-    if (simplex.back().value - simplex.front().value <= kFlat * std::abs(simplex.front().value)) {
+    if (simplex.back().value - simplex.front().value <=
+        kFlat * std::abs(simplex.front().value) + kNothing) {
       break;
     }
     step(objective, simplex);
@@ -98,7 +101,7 @@ std::vector<double> minimise(const Objective& objective, std::vector<double> sta
     // Alternate the direction of the edges: a simplex that has collapsed opens up elsewhere.
     const Corner next = descend(objective, best.at, restart % 2 == 0 ? edge : -0.5 * edge);
     const double gain = best.value - next.value;
-    const bool is_last = restart > 0 && gain <= 1e-6 * std::abs(best.value);
+    const bool is_last = restart > 0 && gain <= 1e-6 * std::abs(best.value) + kNothing;
     if (next.value < best.value) {
       best = next;
     }
