@@ -100,6 +100,8 @@ bool Mover::put(Plan& plan, std::size_t vertex, const Placement& block, Rng& rng
   const std::int64_t wish = rng.below(4);
   if (wish < 2 && put_same(plan, vertex, block, plan.vertices[vertex])) return true;
   const std::size_t k = kind(plan, vertex);
+  const Pin& pin = space_.pins[k];
+  if (pin.placement && *pin.placement != block) return false;
   const SubPlans& choices = table_.of(k, block);
   if (choices.all.empty()) return false;
   const SubPlan& choice =
