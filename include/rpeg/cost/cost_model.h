@@ -78,12 +78,13 @@ TaskTime price_vertex(const Vertex& vertex,
                       const WorkloadConfig& config,
                       const HardwareProfile& profile);
 
-/// The same for a part of the responses. Generation: the time from the end of the previous part to
-/// the end of this one (the first part contains the prefill), with at most `slots` sequences alive
-/// in a replica at once (see kv_slot_bytes; the number of a replica's sequences: no limit).
-/// Inference: one chunk, the whole sequences that end in the part. Training takes the whole
-/// batch. Parts of one vertex add up to its work, not always to price_vertex: every chunk fills its
-/// own pipeline.
+/// The same for a part of the responses; price_vertex is the whole response without a limit.
+/// Generation: the time from the end of the previous part to the end of this one (the first part
+/// contains the prefill), with at most `slots` ≥ 1 sequences alive in a replica at once (see
+/// kv_slot_bytes; replica_batch or more: no limit). The parts add up to the whole. Inference: one
+/// chunk, the whole sequences that end in the part, at their expected length, in micro_batches
+/// micro-batches (fewer when a replica has fewer sequences); every chunk fills its own pipeline.
+/// Training takes the whole batch whatever the part.
 TaskTime price_part(const Vertex& vertex,
                     const VertexPlan& plan,
                     const ResponsePart& part,
@@ -91,13 +92,14 @@ TaskTime price_part(const Vertex& vertex,
                     const WorkloadConfig& config,
                     const HardwareProfile& profile);
 
-/// Bytes that one GPU holds for one vertex alone: `MemoryUse` of its fullest rank. Without a KV
-/// cache for generation when `slots` is 0.
+/// Bytes that one GPU holds for one vertex alone: `MemoryUse` of its fullest rank, with room in the
+/// KV cache for every sequence of the replica.
 MemoryUse vertex_memory(const Vertex& vertex,
                         const VertexPlan& plan,
                         const WorkloadConfig& config,
                         const HardwareProfile& profile);
-/// The same while a part of the responses is worked on, with `slots` sequences in the KV cache.
+/// The same while a part of the responses is worked on, with `slots` ≥ 0 sequences in the KV cache:
+/// no more than the bytes without a cache (slots = 0) and slots · kv_slot_bytes.
 MemoryUse part_memory(const Vertex& vertex,
                       const VertexPlan& plan,
                       const ResponsePart& part,
