@@ -27,8 +27,7 @@ void for_each_shape(const ClusterSpec& cluster, const Visit& visit) {
 class Pricer {
  public:
   Pricer(const SubPlanTable& table, std::size_t kind)
-      : table_(table),
-        config_(table.config()),
+      : config_(table.config()),
         profile_(table.profile()),
         vertex_(table.space().kinds[kind]),
         whole_(whole_response(config_.workload)) {
@@ -41,15 +40,10 @@ class Pricer {
 
   bool is_cut() const { return points_.size() > 2 && is_inference(vertex_.op); }
 
-  /// Whether the vertex fits alone, for generation with one slot at least.
+  /// Whether the vertex fits alone, generation with the fewest slots.
   bool fits(const VertexPlan& plan) const {
-    const std::int64_t slots = vertex_.op == Op::kGenerate ? 1 : 0;
-    if (vertex_memory(vertex_, plan, config_, profile_).total <= profile_.memory_per_gpu) {
-      return true;
-    }
-    return vertex_.op == Op::kGenerate &&
-           part_memory(vertex_, plan, whole_, slots, config_, profile_).total <=
-               profile_.memory_per_gpu;
+    return part_memory(vertex_, plan, whole_, least_slots(plan), config_, profile_).total <=
+           profile_.memory_per_gpu;
   }
 
   double whole_s(const VertexPlan& plan) const {
@@ -84,10 +78,14 @@ class Pricer {
     const double slots = std::floor(free_bytes / kv_slot_bytes(plan, config_));
     const std::int64_t batch = replica_batch(plan, config_);
     if (slots >= static_cast<double>(batch)) return batch;
-    return std::max<std::int64_t>(1, static_cast<std::int64_t>(slots));
+    return std::max(least_slots(plan), static_cast<std::int64_t>(slots));
   }
 
-  const SubPlanTable& table_;
+  std::int64_t least_slots(const VertexPlan& plan) const {
+    if (vertex_.op != Op::kGenerate) return 1;
+    return std::min(replica_batch(plan, config_), std::max<std::int64_t>(1, plan.micro_batches));
+  }
+
   const WorkloadConfig& config_;
   const HardwareProfile& profile_;
   const Vertex& vertex_;

@@ -139,15 +139,15 @@ Alone SubPlanTable::alone(std::size_t kind, const VertexPlan& plan) const {
   if (vertex.op == Op::kGenerate) {
     slots = replica_batch(plan, config());
     if (!result.fits) {
-      // A cache too small for the whole batch serves it with fewer slots.
+      // A cache too small for the whole batch serves it with fewer slots, one for each micro-batch
+      // at least.
+      const std::int64_t least = std::min(slots, std::max<std::int64_t>(1, plan.micro_batches));
       const double fixed = part_memory(vertex, plan, whole, 0, config(), profile_).total;
-      const double free_bytes = profile_.memory_per_gpu - fixed;
-      const double fitting = std::floor(free_bytes / kv_slot_bytes(plan, config()));
-      if (fitting >= 1.0) {
-        slots = std::min(slots, static_cast<std::int64_t>(fitting));
-        result.fits = true;
-        result.bytes = fixed + static_cast<double>(slots) * kv_slot_bytes(plan, config());
-      }
+      const double each = kv_slot_bytes(plan, config());
+      const double fitting = std::floor((profile_.memory_per_gpu - fixed) / each);
+      result.fits = fitting >= static_cast<double>(least);
+      slots = result.fits ? std::min(slots, static_cast<std::int64_t>(fitting)) : least;
+      result.bytes = fixed + static_cast<double>(slots) * each;
     }
   }
   result.time_s = price_part(vertex, plan, whole, slots, config(), profile_).total_s;
