@@ -44,12 +44,14 @@ std::size_t draw_focus(const Score& score, std::size_t vertices, Rng& rng) {
 
 /// All candidates that annealing from the greedy plan prices, in order.
 std::vector<Plan> record_states(const WorkloadConfig& config, const HardwareProfile& profile) {
-  search::SubPlanTable table(config, profile);
+  search::Space space = search::plain_space(config);
+  space.tau_actor = config.optimizer.staleness_actor;
+  search::SubPlanTable table(space, profile);
   search::Mover mover(table);
   Evaluator evaluator(config, profile);
   Rng rng(config.seed);
   const auto energy = [](const Score& score) { return score.objective + 3.0 * score.overflow; };
-  Plan current = mover.admit(greedy_plan(config, profile));
+  Plan current = greedy_plan(config, profile);
   Score now = evaluator.score(current);
   std::vector<Plan> states;
   while (states.size() < kStates) {
@@ -59,13 +61,13 @@ std::vector<Plan> record_states(const WorkloadConfig& config, const HardwareProf
     const std::size_t focus = draw_focus(now, current.vertices.size(), rng);
     std::optional<Plan> best;
     Score best_score;
+    Plan plan;
     for (std::int64_t i = 0; i < config.optimizer.k_x; ++i) {
-      std::optional<Plan> plan = mover.draw(current, focus, rng);
-      if (!plan) continue;
-      const Score score = evaluator.score(*plan);
-      states.push_back(*plan);
+      if (!mover.draw(current, focus, rng, plan)) continue;
+      const Score score = evaluator.score(plan);
+      states.push_back(plan);
       if (best && energy(score) >= energy(best_score)) continue;
-      best = std::move(plan);
+      best = plan;
       best_score = score;
     }
     if (!best) continue;
