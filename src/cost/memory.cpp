@@ -1,14 +1,11 @@
-#include "cost/memory.h"
-
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cmath>
 
 #include "cost/lengths.h"
 #include "cost/shard.h"
 #include "cost/vertex_rates.h"
 #include "rpeg/base/error.h"
-#include "rpeg/base/units.h"
+#include "rpeg/cost/cost_model.h"
 
 namespace rpeg {
 namespace {
@@ -178,120 +175,6 @@ MemoryUse dynamic_memory(const Vertex& vertex,
   return worst;
 }
 
-MemoryUse dynamic_memory(const Vertex& vertex,
-                         const VertexPlan& plan,
-                         const WorkloadConfig& config) {
-  const Work whole{whole_response(config.workload), replica_batch(plan, config)};
-  return dynamic_memory(vertex, plan, whole, config);
-}
-
-/// What a vertex keeps on its GPUs between its turns.
-struct Resident {
-  std::size_t copy = 0;  ///< vertices with the same number share one copy of the weights
-  double weights = 0.0;
-  double optimizer = 0.0;
-};
-
-/// Iterations by which the weights of vertex i may be older than the newest.
-std::int64_t staleness(const Graph& graph, std::size_t i) {
-  for (const Edge& edge : graph.edges) {
-    if (edge.kind == EdgeKind::kWeights && index(edge.to) == i) return edge.delta - 1;
-  }
-  return 0;
-}
-
-std::vector<Resident> resident_memory(const Plan& plan,
-                                      const Graph& graph,
-                                      const WorkloadConfig& config) {
-  std::vector<Resident> residents(graph.vertices.size());
-  for (std::size_t i = 0; i < residents.size(); ++i) {
-    const MemoryUse use = static_memory(graph.vertices[i], plan.vertices[i], config);
-    const bool stale = staleness(graph, i) > 0;
-    // A stale consumer reads one version while the next arrives beside it.
-    residents[i] = {i, use.weights * (stale ? 2.0 : 1.0), use.optimizer};
-    for (std::size_t j = 0; !stale && j < i; ++j) {
-      const bool shares = graph.vertices[j].model == graph.vertices[i].model &&
-                          staleness(graph, j) == 0 &&
-                          same_layout(plan.vertices[i], plan.vertices[j]);
-      if (shares) residents[i].copy = residents[j].copy;
-      if (shares) break;
-    }
-  }
-  return residents;
-}
-
-/// Bytes of one GPU of a cell; `busiest` is the vertex with the largest working memory there.
-struct CellMemory {
-  MemoryUse use;
-  std::size_t busiest = 0;
-};
-
-CellMemory cell_memory(std::uint32_t users,
-                       const std::vector<Resident>& residents,
-                       const std::vector<MemoryUse>& dynamics,
-                       double reserve_bytes) {
-  CellMemory cell;
-  double most = -1.0;
-  for (std::size_t i = 0; i < residents.size(); ++i) {
-    if ((users >> i & 1U) == 0) continue;
-    cell.use.optimizer += residents[i].optimizer;
-    if (residents[i].copy == i) {
-      // Sharers differ only where ZeRO-3 splits the trainer's weights: the full copy counts.
-      double weights = residents[i].weights;
-      for (std::size_t j = i + 1; j < residents.size(); ++j) {
-        if (residents[j].copy == i) weights = std::max(weights, residents[j].weights);
-      }
-      cell.use.weights += weights;
-    }
-    if (dynamic_bytes(dynamics[i]) > most) {
-      most = dynamic_bytes(dynamics[i]);
-      cell.busiest = i;
-    }
-  }
-  cell.use.activations = dynamics[cell.busiest].activations;
-  cell.use.kv_cache = dynamics[cell.busiest].kv_cache;
-  cell.use.logits = dynamics[cell.busiest].logits;
-  cell.use.reserve = reserve_bytes;
-  cell.use.total = cell.use.weights + cell.use.optimizer + most + reserve_bytes;
-  return cell;
-}
-
-std::string describe_overflow(const Graph& graph,
-                              const PlacementCell& cell,
-                              const CellMemory& memory,
-                              const std::vector<Resident>& residents,
-                              double limit_bytes) {
-  const int count = cell.box.gpu_count();
-  std::string text = fmt::format(
-      "GPU r{} n{} g{} needs {} ({:.0f} bytes) but has {} ({:.0f} bytes){}:",
-      cell.box.racks.first,
-      cell.box.nodes.first,
-      cell.box.gpus.first,
-      format_bytes(memory.use.total),
-      memory.use.total,
-      format_bytes(limit_bytes),
-      limit_bytes,
-      count > 1 ? fmt::format(", like all {} GPUs of {}", count, placement_text(cell.box)) : "");
-  for (std::size_t i = 0; i < residents.size(); ++i) {
-    if ((cell.users >> i & 1U) == 0) continue;
-    const Resident& resident = residents[i];
-    text += fmt::format(" {} weights {}", graph.vertices[i].name, format_bytes(resident.weights));
-    if (resident.copy != i) text += " (shared with " + graph.vertices[resident.copy].name + ")";
-    if (resident.optimizer > 0.0) {
-      text += fmt::format(", gradients and optimizer {}", format_bytes(resident.optimizer));
-    }
-    text += ";";
-  }
-  const MemoryUse& use = memory.use;
-  text += fmt::format(" while {} runs: activations {}, KV cache {}, logits {}; reserve {}",
-                      graph.vertices[memory.busiest].name,
-                      format_bytes(use.activations),
-                      format_bytes(use.kv_cache),
-                      format_bytes(use.logits),
-                      format_bytes(use.reserve));
-  return text;
-}
-
 }  // namespace
 
 MemoryUse vertex_memory(const Vertex& vertex,
@@ -324,38 +207,6 @@ double kv_slot_bytes(const VertexPlan& plan, const WorkloadConfig& config) {
 std::int64_t replica_batch(const VertexPlan& plan, const WorkloadConfig& config) {
   const std::int64_t dp = plan.parallelism.dp;
   return (config.workload.sequences() + dp - 1) / dp;
-}
-
-PlanMemory plan_memory(const Plan& plan,
-                       const Graph& graph,
-                       const WorkloadConfig& config,
-                       const HardwareProfile& profile,
-                       const std::vector<PlacementCell>& cells) {
-  PlanMemory result;
-  result.vertices.resize(graph.vertices.size());
-  result.limit_bytes = profile.memory_per_gpu;
-  const std::vector<Resident> residents = resident_memory(plan, graph, config);
-  std::vector<MemoryUse> dynamics;
-  dynamics.reserve(graph.vertices.size());
-  for (std::size_t i = 0; i < graph.vertices.size(); ++i) {
-    dynamics.push_back(dynamic_memory(graph.vertices[i], plan.vertices[i], config));
-  }
-  for (const PlacementCell& cell : cells) {
-    const CellMemory memory = cell_memory(cell.users, residents, dynamics, profile.reserve_bytes);
-    for (std::size_t i = 0; i < residents.size(); ++i) {
-      const bool fuller = memory.use.total > result.vertices[i].total;
-      if ((cell.users >> i & 1U) != 0 && fuller) result.vertices[i] = memory.use;
-    }
-    const double excess = memory.use.total / result.limit_bytes - 1.0;
-    if (excess > 0.0) result.overflow += excess * cell.box.gpu_count();
-    if (memory.use.total <= result.peak_bytes) continue;
-    result.peak_bytes = memory.use.total;
-    if (excess > 0.0) {
-      result.overflow_text = describe_overflow(graph, cell, memory, residents, result.limit_bytes);
-    }
-  }
-  result.overflow /= config.hardware.gpu_count();
-  return result;
 }
 
 }  // namespace rpeg

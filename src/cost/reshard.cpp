@@ -114,14 +114,6 @@ bool contains(const Range& outer, const Range& inner) {
   return outer.first <= inner.first && inner.last <= outer.last;
 }
 
-/// What the receivers of one transfer get, in elements of the model.
-struct Volume {
-  double largest_gpu = 0.0;
-  double largest_node = 0.0;  ///< each element once per node
-  double largest_rack = 0.0;
-  double total = 0.0;
-};
-
 /// Walks over the nodes of the receiving block; neighbouring nodes, and racks, with the same
 /// pattern are counted together, so that the work follows the number of stages, not of nodes.
 class VolumeCounter {
@@ -129,7 +121,7 @@ class VolumeCounter {
   VolumeCounter(const ModelSpec& model, Head head, const VertexPlan& from, const VertexPlan& to)
       : model_(model), head_(head), from_(from), to_(to) {}
 
-  Volume count() {
+  TransferVolume count() {
     const Placement& block = to_.placement;
     for (int rack = block.racks.first; rack <= block.racks.last;) {
       const int racks = racks_alike(rack);
@@ -236,7 +228,7 @@ class VolumeCounter {
   Head head_;
   const VertexPlan& from_;
   const VertexPlan& to_;
-  Volume volume_;
+  TransferVolume volume_;
 };
 
 /// The tier over which every receiver reaches the nearest holder of all it needs.
@@ -269,6 +261,13 @@ double common_elements(const ModelSpec& model, Head head, const Ranks& a, const 
   return elements;
 }
 
+TransferVolume transfer_volume(const ModelSpec& model,
+                               Head head,
+                               const VertexPlan& from,
+                               const VertexPlan& to) {
+  return VolumeCounter(model, head, from, to).count();
+}
+
 Tier tier_between(const Placement& a, const Placement& b) {
   const auto spans = [](const Range& x, const Range& y) {
     return std::min(x.first, y.first) != std::max(x.last, y.last);
@@ -284,7 +283,7 @@ TimedTask price_transfer(const Vertex& consumer,
                          const HardwareProfile& profile) {
   const ModelSpec& model = config.model(consumer.model);
   const Head head = head_of(consumer);
-  const Volume volume = VolumeCounter(model, head, from, to).count();
+  const TransferVolume volume = transfer_volume(model, head, from, to);
   const double bytes = element_bytes(config.optimizer.dtype).weight;
   const Tier tier = holder_tier(from, to);
   const double gpu_bytes = volume.largest_gpu * bytes;

@@ -19,6 +19,20 @@ struct Ranks {
 /// which nobody sends. `head` is what the receiver needs.
 double common_elements(const ModelSpec& model, Head head, const Ranks& a, const Ranks& b);
 
+/// What the receivers of one transfer get, in elements of the model.
+struct TransferVolume {
+  double largest_gpu = 0.0;
+  double largest_node = 0.0;  ///< what the GPUs of a node need and none of them holds, each once
+  double largest_rack = 0.0;  ///< the same of a rack
+  double total = 0.0;         ///< over all GPUs
+};
+/// The work follows the number of pipeline stages, not of nodes, where tensor-parallel groups lie
+/// inside nodes.
+TransferVolume transfer_volume(const ModelSpec& model,
+                               Head head,
+                               const VertexPlan& from,
+                               const VertexPlan& to);
+
 /// Time and bytes of a transfer that has the wires to itself. `name`, `atoms` and `gpus` are left
 /// empty.
 TimedTask price_transfer(const Vertex& consumer,

@@ -74,8 +74,10 @@ StepTime optimizer_step_time(const Vertex& vertex,
         zero == 0 ? seconds(all_reduce_cost(groups, profile, gradient_bytes), gradient_bytes)
                   : seconds(all_gather_cost(groups, profile, gradient_bytes), gradient_bytes);
     const double buckets = std::max(1.0, profile.grad_buckets);
-    // All buckets but the last can hide behind the backward of the last micro-batch.
-    step.comm_s += std::max(reduce_s / buckets, reduce_s - (1.0 - 1.0 / buckets) * last_backward_s);
+    // All buckets but the last can hide behind the backward of the last micro-batch; there compute
+    // and communication slow each other.
+    const double left_s = profile.overlap_slowdown * reduce_s - last_backward_s;
+    step.comm_s += reduce_s / buckets + (1.0 - 1.0 / buckets) * std::max(0.0, left_s);
     if (zero >= 1) {
       const double gather_s = seconds(all_gather_cost(groups, profile, weight_bytes), weight_bytes);
       // Stage 3 gathers the weights before each forward and backward instead of after the step.
@@ -191,8 +193,9 @@ double vertex_model_flop(const Vertex& vertex, const WorkloadConfig& config) {
           vertex, config, part_lengths(whole_response(config.workload), config.workload)) *
       static_cast<double>(batch_units(vertex, config) * sequences_per_unit(vertex, config));
   const double layers = static_cast<double>(model.layers);
-  const double head_outputs = (has_vocabulary(heads) ? static_cast<double>(model.vocab_size) : 0.0) +
-                              (has_scalar(heads) ? 1.0 : 0.0);
+  const double head_outputs =
+      (has_vocabulary(heads) ? static_cast<double>(model.vocab_size) : 0.0) +
+      (has_scalar(heads) ? 1.0 : 0.0);
   const double linear = 2.0 * batch.tokens * layers * layer_matrix_elements(model, 1);
   const double head = 2.0 * batch.head_rows * static_cast<double>(model.hidden_dim) * head_outputs;
   const double attention =

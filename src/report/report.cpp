@@ -219,15 +219,17 @@ std::string breakdown_text(const Evaluation& evaluation) {
     const auto id = static_cast<std::size_t>(task);
     const TaskTime& time = graph.tasks[id].time;
     const auto& memory = evaluation.priced.memory;
-    table.rows.push_back({graph.tasks[id].name,
-                          fmt::format("{:.0f}", graph.tasks[id].gpus),
-                          seconds(evaluation.steady.start_s[id]),
-                          seconds(time.compute_s),
-                          seconds(time.comm_s),
-                          seconds(time.bubble_s),
-                          seconds(time.total_s),
-                          seconds(idle[id]),
-                          id < memory.size() ? format_bytes(memory[id].total) : ""});
+    const std::int32_t vertex = graph.tasks[id].vertex;
+    table.rows.push_back(
+        {graph.tasks[id].name,
+         fmt::format("{:.0f}", graph.tasks[id].gpus),
+         seconds(evaluation.steady.start_s[id]),
+         seconds(time.compute_s),
+         seconds(time.comm_s),
+         seconds(time.bubble_s),
+         seconds(time.total_s),
+         seconds(idle[id]),
+         vertex >= 0 ? format_bytes(memory[static_cast<std::size_t>(vertex)].total) : ""});
   }
   return heading("Where the time goes (seconds per iteration; wait: its GPUs idle before it)") +
          format_table(table, kIndent);

@@ -24,7 +24,8 @@ struct TaskTime {
 
 /// A task of one iteration: a vertex, or a weights transfer between two vertices.
 struct TimedTask {
-  std::string name;  ///< "g_pi" or "t_pi->g_pi"
+  std::string name;          ///< "g_pi", of a stage "g_pi.2", or "t_pi->g_pi"
+  std::int32_t vertex = -1;  ///< of the plan, whose stage or chunk this is; -1: a transfer
   TaskTime time;
   std::vector<std::int32_t> atoms;  ///< the atoms it holds exclusively, ascending; may be empty
   double gpus = 0.0;                ///< GPUs it holds
@@ -38,7 +39,8 @@ struct TaskEdge {
   std::int64_t delta = 0;
 };
 
-/// What the simulator takes: tasks 0 … V−1 are the graph's vertices in order, transfers follow.
+/// What the simulator takes: first the vertices of the cut graph in order (see fuse_graph), then
+/// the transfers.
 struct TaskGraph {
   std::vector<TimedTask> tasks;
   std::vector<TaskEdge> edges;
@@ -59,9 +61,10 @@ struct MemoryUse {
 
 struct PricedPlan {
   TaskGraph tasks;
-  std::vector<MemoryUse> memory;  ///< per vertex: of the fullest GPU in its block
-  double peak_bytes = 0.0;        ///< over all GPUs
-  double limit_bytes = 0.0;       ///< usable bytes per GPU
+  std::vector<MemoryUse> memory;      ///< per plan vertex: of the fullest GPU in its block
+  std::int64_t generation_slots = 0;  ///< sequences in the KV cache of a generating replica
+  double peak_bytes = 0.0;            ///< over all GPUs
+  double limit_bytes = 0.0;           ///< usable bytes per GPU
   double overflow = 0.0;      ///< Σ over GPUs of max(0, bytes/limit − 1), divided by GPUs; 0: fits
   std::string overflow_text;  ///< which GPU, which vertex, which terms; "" when it fits
 };

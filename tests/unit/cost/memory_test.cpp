@@ -1,15 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cost/shard.h"
 #include "unit/cost/example.h"
 
 namespace rpeg {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
 TEST(VertexMemory, CountsStaticBytesPerParameter) {
   WorkloadConfig config = example_config();
@@ -30,44 +27,6 @@ TEST(VertexMemory, CountsStaticBytesPerParameter) {
   config.optimizer.dtype = TrainDtype::kFp32;
   config.optimizer.zero_stage = 0;
   EXPECT_DOUBLE_EQ(static_bytes(plan_on(1, 1, {1, 1, 1})), 16 * elements);
-}
-
-TEST(VertexMemory, ReproducesTheStaticBytesOf22BAnd175B) {
-  // 18 · 12Lh²/(tp·pp): Megatron's 22B (48 layers, 6144, tp 8) and 175B (96, 12288, tp 8, pp 8).
-  WorkloadConfig config = example_config();
-  config.optimizer.zero_stage = 0;
-  const auto gib = [&](std::int64_t layers, std::int64_t hidden, std::int64_t heads, int pp) {
-    ModelSpec model = model_of(layers, hidden, 4 * hidden, 1, heads, heads);
-    model.gated_ffn = false;
-    config.models.fill(model);
-    const double matrices = static_cast<double>(layers) / pp * layer_matrix_elements(model, 8);
-    const MemoryUse use =
-        vertex_memory(actor_training(), plan_on(pp, 8, {1, pp, 8}), config, example_profile());
-    // Beside the matrices: norms, and a vocabulary of one token.
-    EXPECT_NEAR((use.weights + use.optimizer) / (18 * matrices), 1.0, 2e-3);
-    return 18 * matrices / kGib;
-  };
-  EXPECT_DOUBLE_EQ(gib(48, 6144, 64, 1), 45.5625);
-  EXPECT_DOUBLE_EQ(gib(96, 12288, 96, 8), 45.5625);
-}
-
-TEST(VertexMemory, HoldsTheKvCacheOfEverySequenceAtItsLongest) {
-  // Bytes a token: 524 288 (7B), 327 680 (70B), 131 072 (Llama-3-8B).
-  WorkloadConfig config = example_config();
-  const auto per_token = [&](const ModelSpec& model, Parallelism p) {
-    config.models.fill(model);
-    const int gpus = p.gpus();
-    return vertex_memory(generation(), plan_on(1, gpus, p), config, example_profile()).kv_cache /
-           (64.0 / p.dp * 640);
-  };
-  EXPECT_DOUBLE_EQ(per_token(llama_2_7b(), {1, 1, 1}), 524288);
-  EXPECT_DOUBLE_EQ(per_token(llama_2_70b(), {1, 1, 1}), 327680);
-  EXPECT_DOUBLE_EQ(per_token(llama_3_8b(), {1, 1, 1}), 131072);
-  EXPECT_DOUBLE_EQ(per_token(llama_2_70b(), {1, 1, 8}), 327680 / 8.0);
-  EXPECT_DOUBLE_EQ(per_token(llama_2_70b(), {1, 1, 16}), 327680 / 8.0);  // replicated
-  EXPECT_DOUBLE_EQ(per_token(llama_2_7b(), {2, 2, 1}), 524288 / 2.0);
-  config.workload.context_length = 129;  // 641 tokens take 41 pages of 16
-  EXPECT_DOUBLE_EQ(per_token(llama_2_7b(), {1, 1, 1}) * 640, 524288.0 * 656);
 }
 
 TEST(VertexMemory, KeepsTheActivationsOfMicroBatchesInFlight) {
@@ -93,9 +52,58 @@ TEST(VertexMemory, KeepsTheActivationsOfMicroBatchesInFlight) {
   EXPECT_DOUBLE_EQ(activations(1, 64), 32 * inputs + layer);
   config.optimizer.recompute = Recompute::kSelective;
   EXPECT_LT(activations(1, 64), 32 * layer);
-  config.optimizer.recompute = Recompute::kNone;
-  config.optimizer.dtype = TrainDtype::kFp32;
-  EXPECT_NEAR(activations(1, 64) / 32 / (1024 * 1024), 514.0, 0.5);
+}
+
+TEST(VertexMemory, DividesNormsAndStoredInputsWithSequenceParallelism) {
+  WorkloadConfig config = example_config();
+  config.workload.context_length = 1536;
+  const auto activations = [&](const Vertex& vertex, bool sequences, Recompute recompute) {
+    config.optimizer.sequence_parallel = sequences;
+    config.optimizer.recompute = recompute;
+    return vertex_memory(vertex, plan_on(1, 4, {1, 1, 4}, 64), config, example_profile())
+        .activations;
+  };
+  const double slice = 2.0 * 2048 * 4096;  // of the residual stream
+  const auto saved = [&](const Vertex& vertex, Recompute recompute) {
+    return activations(vertex, false, recompute) - activations(vertex, true, recompute);
+  };
+  // Four whole slices become five quarters.
+  EXPECT_DOUBLE_EQ(saved(reference(), Recompute::kNone), slice * (4 - 1.25));
+  EXPECT_DOUBLE_EQ(saved(actor_training(), Recompute::kNone), 32 * slice * (4 - 1.25));
+  EXPECT_DOUBLE_EQ(saved(actor_training(), Recompute::kFull),
+                   32 * slice * 0.75 + slice * (4 - 1.25));
+}
+
+TEST(VertexMemory, PrefillsNoMoreThanOneCallAtOnce) {
+  WorkloadConfig config = example_config();
+  const auto tokens = [&](std::int64_t prompt, std::int64_t batch) {
+    config.workload.context_length = prompt;
+    config.workload.batch_size = batch;
+    const VertexPlan plan = plan_on(1, 1, {1, 1, 1});
+    // A layer's bytes a token: Llama-2-7B as above.
+    return vertex_memory(generation(), plan, config, example_profile()).activations /
+           (2.0 * (8 * 4096 + 3 * 11008) + 4.0 * 32);
+  };
+  EXPECT_DOUBLE_EQ(tokens(128, 64), 128 * 64);
+  EXPECT_DOUBLE_EQ(tokens(1000, 1024), 16 * 1000);  // ⌊16384/1000⌋ prompts
+  EXPECT_DOUBLE_EQ(tokens(20000, 64), 20000);       // one longer prompt
+  EXPECT_DOUBLE_EQ(tokens(1, 100000), 100000);      // a decode step has a row a sequence
+}
+
+TEST(VertexMemory, OfJointTrainingHasBothHeads) {
+  const WorkloadConfig config = example_config();
+  const Vertex joint{"t_piV", Op::kTrainJoint, ModelRole::kActor};
+  const Vertex value_of_trunk{"i_V", Op::kInferValue, ModelRole::kActor};
+  const VertexPlan plan = plan_on(1, 1, {1, 1, 1}, 64);
+  const auto memory = [&](const Vertex& vertex) {
+    return vertex_memory(vertex, plan, config, example_profile());
+  };
+  EXPECT_DOUBLE_EQ(memory(joint).weights - memory(actor_training()).weights, 2.0 * 4096);
+  EXPECT_DOUBLE_EQ(memory(joint).optimizer - memory(actor_training()).optimizer, 16.0 * 4096);
+  EXPECT_DOUBLE_EQ(memory(joint).logits, memory(actor_training()).logits);
+  // A value on the actor's trunk needs no table of logits.
+  EXPECT_DOUBLE_EQ(memory(value_of_trunk).weights, memory(value()).weights);
+  EXPECT_EQ(memory(value_of_trunk).logits, 0.0);
 }
 
 TEST(VertexMemory, HasLogitsOnlyWithALanguageModelHead) {
