@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common.h"
+#include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/base/text.h"
 #include "rpeg/calibrate/profile_fit.h"
@@ -57,6 +58,19 @@ Provenance fit_provenance(const FitRequest& request, const KernelMeasurements& m
   return result;
 }
 
+/// Measurements in other units than milliseconds and bytes end in values that no reader accepts.
+void check_readable(const std::string& text, const FitRequest& request) {
+  try {
+    parse_hardware_profile(text, request.output);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("the fit to {} is not plausible; are its times in milliseconds and its "
+                            "sizes in bytes? Nothing was written. It would have been:\n{}",
+                            request.folder,
+                            error.what()));
+  }
+}
+
 }  // namespace
 
 bool is_fit_requested(int argc, const char* const* argv) {
@@ -84,8 +98,10 @@ void fit_and_write(int argc, const char* const* argv) {
       fit_profile(measurements,
                   {.gpu = gpu_datasheet(request.gpu), .node_link_bytes_per_s = request.node_link});
   const std::string report = fit_report(fit);
-  write_file_atomic(request.output,
-                    hardware_profile_text(fit.profile, fit_provenance(request, measurements)));
+  const std::string text =
+      hardware_profile_text(fit.profile, fit_provenance(request, measurements));
+  check_readable(text, request);
+  write_file_atomic(request.output, text);
   if (!request.report.empty()) {
     write_file_atomic(request.report, report);
   }

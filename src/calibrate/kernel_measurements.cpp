@@ -12,6 +12,7 @@ namespace rpeg {
 namespace {
 
 constexpr double kMillisecond = 1e-3;
+constexpr std::int64_t kLargestTp = 64;  // that hw.yaml has values for
 constexpr std::array<const char*, 4> kGemms = {
     "attn_pre_proj", "attn_post_proj", "mlp_up_proj", "mlp_down_proj"};
 /// `add` is one residual sum, of which a layer has two.
@@ -69,6 +70,20 @@ ModelSpec shape_of(const CsvTable& table, std::size_t row, const ShapeColumns& c
   return model;
 }
 
+int tensor_size(const CsvTable& table, std::size_t row, std::size_t column) {
+  const std::int64_t tp = whole(table, row, column);
+  if (tp > kLargestTp) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{}:{}: column `{}`: expected at most {}, found {}",
+                            table.file,
+                            row + 2,
+                            table.columns[column],
+                            kLargestTp,
+                            tp));
+  }
+  return static_cast<int>(tp);
+}
+
 LayerMeasurements load_layers(const std::filesystem::path& path, const std::string& name) {
   const CsvTable table = load_csv(path);
   const auto gemms = medians(table, kGemms);
@@ -88,7 +103,7 @@ LayerMeasurements load_layers(const std::filesystem::path& path, const std::stri
                               table.file,
                               row + 2));
     }
-    result.points.push_back({.tp = static_cast<int>(whole(table, row, tp)),
+    result.points.push_back({.tp = tensor_size(table, row, tp),
                              .tokens = positive_number(table, row, tokens),
                              .gemm_s = sum_s(table, row, gemms),
                              .non_gemm_s = sum_s(table, row, others)});

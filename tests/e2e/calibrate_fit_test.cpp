@@ -119,6 +119,21 @@ TEST_F(CalibrateFit, WritesAFileThatDependsOnItsInputsAlone) {
   EXPECT_EQ(read_file(path("b.yaml")), text);
 }
 
+TEST_F(CalibrateFit, SuspectsOtherUnitsBehindAnImplausibleFit) {
+  write_all(kHeader, layer_rows());
+  // Messages a billion times too fast.
+  std::string seconds = "time_stats.send_recv.median,rank,num_workers,size,devices_per_node\n";
+  for (int size = 1024; size <= (1 << 26); size *= 4) {
+    seconds += fmt::format("{},0,2,{},2\n", 1e-9 * (0.02 + 1e-8 * size), size);
+  }
+  write("a100_dgx_send_recv.csv", seconds);
+  const Outcome outcome = fit("--gpu a100");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.text, HasSubstr("are its times in milliseconds"));
+  EXPECT_THAT(outcome.text, HasSubstr("`alpha_p2p_g`"));
+  EXPECT_FALSE(std::filesystem::exists(path("hw.yaml")));
+}
+
 TEST_F(CalibrateFit, NamesWhatAFolderLacks) {
   const Outcome empty = fit("--gpu h100");
   EXPECT_EQ(empty.exit_code, 2);
@@ -154,6 +169,8 @@ TEST_F(CalibrateFit, NamesFileLineAndColumnOfABadTable) {
   EXPECT_THAT(failure(kHeader, replaced(rows, ",True,", ",yes,")),
               HasSubstr("expected True or False, found `yes`"));
   EXPECT_THAT(failure(kHeader, rows + "1,2,3\n"), HasSubstr("expected 16 fields"));
+  EXPECT_THAT(failure(kHeader, replaced(rows, ",1,2\n", ",1,128\n")),
+              HasSubstr("column `num_tensor_parallel_workers`: expected at most 64, found 128"));
   EXPECT_THAT(failure(kHeader, ""), HasSubstr("expected a line of column names"));
   EXPECT_THAT(failure(kHeader, replaced(rows, ",32,32,4096,", ",32,8,4096,")),
               HasSubstr("a100_model.csv:3: another model shape than in line 2"));
