@@ -58,9 +58,12 @@ TaskTime generation_time(const Vertex& vertex,
   }
   TaskTime time;
   if (part.first == 0) time = prefill_time(vertex, plan, sequences, config, profile);
-  time.compute_s += decode.busy.compute;
+  // What the slowest stage waits for the ring; by the correction for steps not taken it may come
+  // out a trifle below zero. The total is right in any case.
+  const double wait_s = decode.total_s - decode.busy.total();
+  time.compute_s += decode.busy.compute + std::min(0.0, wait_s);
   time.comm_s += decode.busy.comm;
-  time.bubble_s += std::max(0.0, decode.total_s - decode.busy.total());
+  time.bubble_s += std::max(0.0, wait_s);
   return with_total(time);
 }
 
