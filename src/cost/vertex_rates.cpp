@@ -135,4 +135,8 @@ std::int64_t prefill_call_prompts(const WorkloadSpec& workload) {
   return std::max<std::int64_t>(1, kPrefillTokens / prompt);
 }
 
+std::int64_t replica_prompts(const VertexPlan& plan, const WorkloadConfig& config) {
+  return ceil_divide(replica_batch(plan, config), config.workload.samples_per_prompt);
+}
+
 }  // namespace rpeg

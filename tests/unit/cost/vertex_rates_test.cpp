@@ -142,6 +142,24 @@ TEST(Prefill, PaysForEachCall) {
   EXPECT_NEAR(added_s / (4 * 100 * 2.0 * (32 * layer) / 400e12), 1.0, 0.01);
 }
 
+TEST(Prefill, TakesThePromptOfAGroupOnce) {
+  // One prompt with 16 samples on each replica against 16 prompts: the same decoding.
+  WorkloadConfig config = example_config();
+  const VertexPlan plan = plan_on(1, 4, {4, 1, 1});
+  const double apart = price_vertex(generation(), plan, config, example_profile()).total_s;
+  config.workload.batch_size = 4;
+  config.workload.samples_per_prompt = 16;
+  const double grouped = price_vertex(generation(), plan, config, example_profile()).total_s;
+  WorkloadConfig prompts = example_config();
+  prompts.workload.generation_length = 1;
+  prompts.workload.gen_quantiles.clear();
+  const double sixteen = price_vertex(generation(), plan, prompts, example_profile()).total_s;
+  prompts.workload.batch_size = 4;
+  const double one = price_vertex(generation(), plan, prompts, example_profile()).total_s;
+  EXPECT_GT(sixteen, one);
+  EXPECT_NEAR(apart - grouped, sixteen - one, 1e-12);
+}
+
 TEST(GradientReduction, HidesBehindTheLastBackward) {
   WorkloadConfig config = example_config();
   config.optimizer.zero_stage = 0;
