@@ -55,6 +55,26 @@ AlphaBeta per_token(const AlphaBeta& cost, double bytes) {
   return {cost.alpha_s, cost.beta_s_per_byte * bytes};
 }
 
+/// All-reduce over tp of the activations of a call, in tokens. Through all numbers of live
+/// sequences that decoding passes a table is taken as the line from one row to the most: the few
+/// rows of the last responses are where most steps are.
+AlphaBeta all_reduce_per_token(const std::vector<GroupShape>& groups,
+                               const HardwareProfile& profile,
+                               double nominal_tokens,
+                               double token_bytes,
+                               CallKind kind) {
+  const AlphaBeta cost =
+      per_token(all_reduce_cost(groups, profile, nominal_tokens * token_bytes), token_bytes);
+  const bool is_line = std::all_of(profile.collective_table.begin(),
+                                   profile.collective_table.end(),
+                                   [](const auto& table) { return table.empty(); });
+  if (kind == CallKind::kSequences || is_line || nominal_tokens <= 1.0) return cost;
+  const double one_s = seconds(all_reduce_cost(groups, profile, token_bytes), token_bytes);
+  const double all_s = seconds(cost, nominal_tokens);
+  const double slope = std::max(0.0, (all_s - one_s) / (nominal_tokens - 1.0));
+  return {std::max(0.0, one_s - slope), slope};
+}
+
 }  // namespace
 
 VertexRates vertex_rates(const Vertex& vertex,
@@ -91,12 +111,13 @@ VertexRates vertex_rates(const Vertex& vertex,
   const double token_bytes = static_cast<double>(model.hidden_dim) * bytes.activation;
   if (tp > 1) {
     const std::vector<GroupShape> groups = group_shapes(plan, GroupAxis::kTensor);
-    const double nominal_bytes = nominal_tokens * token_bytes;
-    const AlphaBeta gather = all_gather_cost(groups, profile, nominal_bytes);
-    const AlphaBeta cost = splits_norms
-                               ? AlphaBeta{2.0 * gather.alpha_s, 2.0 * gather.beta_s_per_byte}
-                               : all_reduce_cost(groups, profile, nominal_bytes);
-    rates.all_reduce = per_token(cost, token_bytes);
+    if (splits_norms) {
+      const AlphaBeta gather = all_gather_cost(groups, profile, nominal_tokens * token_bytes);
+      rates.all_reduce =
+          per_token({2.0 * gather.alpha_s, 2.0 * gather.beta_s_per_byte}, token_bytes);
+    } else {
+      rates.all_reduce = all_reduce_per_token(groups, profile, nominal_tokens, token_bytes, kind);
+    }
   }
   if (pp > 1) {
     const double sent_bytes = token_bytes / (splits_norms ? tp : 1);

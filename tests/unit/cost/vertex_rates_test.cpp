@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/network.h"
 #include "cost/shard.h"
 #include "unit/cost/example.h"
 
@@ -75,6 +76,22 @@ TEST(VertexRates, DivideNormsWithSequenceParallelism) {
   EXPECT_DOUBLE_EQ(decode.all_reduce.alpha_s, plain.all_reduce.alpha_s);
   EXPECT_DOUBLE_EQ(rates_of(profile, 1, config).non_gemm_token_s,
                    rates_of(profile, 1).non_gemm_token_s);
+}
+
+TEST(VertexRates, KeepTheLatencyOfATableInTheLastStepsOfDecoding) {
+  // A row is 8192 bytes; two ranks send n. Small messages take 20 µs whatever their size.
+  HardwareProfile profile = example_profile();
+  profile.collective_table[0] = {{1e4, 2e-5}, {1e6, 2e-5}, {1e8, 2e-3}};
+  const auto rates = [&](CallKind kind) {
+    return vertex_rates(
+               generation(), plan_on(1, 2, {1, 1, 2}), example_config(), profile, 1024.0, kind)
+        .all_reduce;
+  };
+  const double most_s = 2e-5 + (1024 * 8192.0 - 1e6) / (1e8 - 1e6) * (2e-3 - 2e-5);
+  EXPECT_NEAR(seconds(rates(CallKind::kSequences), 1024.0), most_s, 1e-12);
+  EXPECT_NEAR(seconds(rates(CallKind::kDecodeStep), 1024.0), most_s, 1e-12);
+  EXPECT_NEAR(seconds(rates(CallKind::kDecodeStep), 1.0), 2e-5, 1e-12);
+  EXPECT_LT(seconds(rates(CallKind::kSequences), 1.0), 1e-6);  // the segment of large messages
 }
 
 TEST(VertexRates, SendOneSliceToTheNextStageWithSequenceParallelism) {
