@@ -9,6 +9,7 @@
 #include <iostream>
 #include <optional>
 
+#include "calibrate_fit.h"
 #include "common.h"
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
@@ -48,6 +49,9 @@ std::optional<Request> parse_request(int argc, const char* const* argv) {
   app.add_option("--dtype", request.dtype, "Element type; the CPU backend computes in fp32")
       ->check(CLI::IsMember({"fp32"}));
   app.add_flag("--debug", request.debug, "Log every measured point");
+  app.footer(
+      "To fit published measurements of GPU kernels instead of measuring this machine:\n"
+      "  rpeg-calibrate --fit-profile DIR --help");
   if (!parse_flags(app, argc, argv)) {
     return std::nullopt;
   }
@@ -134,6 +138,10 @@ void calibrate_and_write(Comm& world, int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   return rpeg::apps::run_main("rpeg-calibrate", [&] {
+    if (rpeg::apps::is_fit_requested(argc, argv)) {
+      rpeg::apps::fit_and_write(argc, argv);
+      return;
+    }
     rpeg::MpiSession session;
     const auto world = session.world();
     rpeg::apps::calibrate_and_write(*world, argc, argv);

@@ -28,8 +28,28 @@ GemmTime gemm_time(
           .call_s = products * profile.gemm_call_s};
 }
 
-void set_non_gemm(VertexRates* rates, int tp, bool splits_norms, const HardwareProfile& profile) {
+/// What the elementwise kernels of a layer read and write per token, in values: two norms (2 h
+/// each) and two residual sums (3 h each) on every rank, unless sequence parallelism splits them;
+/// rotary embedding of queries and keys (2 values each) and the gate (3 f) are always split.
+double elementwise_values(const ModelSpec& model, int tp, bool splits_norms) {
+  const double heads = static_cast<double>(model.num_heads) / tp + local_kv_heads(model, tp);
+  const double split = 2.0 * static_cast<double>(model.head_dim) * heads +
+                       3.0 * static_cast<double>(model.ffn_dim) / tp;
+  return split + 10.0 * static_cast<double>(model.hidden_dim) / (splits_norms ? tp : 1);
+}
+
+void set_non_gemm(VertexRates* rates,
+                  const ModelSpec& model,
+                  int tp,
+                  double activation_bytes,
+                  bool splits_norms,
+                  const HardwareProfile& profile) {
   rates->non_gemm_s = profile.non_gemm_constant;
+  if (profile.non_gemm_bytes) {
+    rates->non_gemm_token_s = elementwise_values(model, tp, splits_norms) * activation_bytes /
+                              (profile.vector_eff * profile.memory_bandwidth);
+    return;
+  }
   const double replicated = profile.non_gemm_replicated / (splits_norms ? tp : 1);
   const double row_s = (profile.non_gemm_scaling / tp + replicated) / profile.non_gemm_batch_cal;
   (profile.non_gemm_per_sequence ? rates->non_gemm_sequence_s : rates->non_gemm_token_s) = row_s;
@@ -107,7 +127,7 @@ VertexRates vertex_rates(const Vertex& vertex,
         3.0 * 4.0 * padded_vocab(model, tp) / tp / (profile.vector_eff * profile.memory_bandwidth);
   }
   set_attention(&rates, model, tp, bytes.kv, profile);
-  set_non_gemm(&rates, tp, splits_norms, profile);
+  set_non_gemm(&rates, model, tp, bytes.activation, splits_norms, profile);
   const double token_bytes = static_cast<double>(model.hidden_dim) * bytes.activation;
   if (tp > 1) {
     const std::vector<GroupShape> groups = group_shapes(plan, GroupAxis::kTensor);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "profile/parameters.h"
+#include "profile/tables.h"
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/base/text.h"
@@ -68,32 +69,39 @@ void read_parameter(const Parameter& parameter,
   }
 }
 
-/// Keys that the file format documents and this version does not use: ignoring them would change
-/// predictions without a word.
-void refuse_unsupported(MapReader& reader) {
-  std::vector<std::string> keys = {"decode_bw_eff_tp",
-                                   "gemm_m_half_tp",
-                                   "flops_eff_tp",
-                                   "gemm_call",
-                                   "gemm_call_floor",
-                                   "node_bytes_per_s",
-                                   "rack_bytes_per_s",
-                                   "observed"};
-  for (const char* tier : {"g", "n", "r"}) {
-    keys.push_back(fmt::format("coll_table_{}", tier));
-    keys.push_back(fmt::format("p2p_table_{}", tier));
-  }
-  for (const std::string& key : keys) {
-    if (reader.has(key)) {
-      reader.fault(key, "not supported by this version; remove it to predict without it");
-      reader.ignore(key);
+/// With non_gemm_form: bytes the widths of the model take the place of these numbers; a file that
+/// has both would change predictions without a word.
+bool is_replaced_by_bytes(const Parameter& parameter) {
+  return parameter.key == "non_gemm_scaling" || parameter.key == "non_gemm_batch_cal" ||
+         parameter.key == "non_gemm_replicated";
+}
+
+void read_parameters(bool is_si, MapReader& reader, HardwareProfile& profile) {
+  for (const Parameter& parameter : hardware_parameters()) {
+    if (!profile.non_gemm_bytes || !is_replaced_by_bytes(parameter)) {
+      read_parameter(parameter, is_si, reader, profile);
+      continue;
     }
+    if (reader.has(parameter.key)) {
+      reader.fault(parameter.key,
+                   "has no effect beside `non_gemm_form: bytes`; remove one of the two");
+    }
+    reader.ignore(parameter.key);
+  }
+}
+
+/// The format documents it for later; ignoring it would change predictions without a word.
+void refuse_observed(MapReader& reader) {
+  if (reader.has("observed")) {
+    reader.fault("observed", "not supported by this version; remove it to predict without it");
+    reader.ignore("observed");
   }
 }
 
 bool is_parameter(const std::string& key) {
   const auto& all = hardware_parameters();
-  return std::any_of(all.begin(), all.end(), [&](const Parameter& p) { return p.key == key; });
+  return is_table(key) ||
+         std::any_of(all.begin(), all.end(), [&](const Parameter& p) { return p.key == key; });
 }
 
 void read_estimated(MapReader& reader, HardwareProfile& profile) {
@@ -171,12 +179,16 @@ HardwareProfile parse_hardware_profile(const std::string& text, const std::strin
   reader.choice("schema", {"rpeg-hw/1"}, 0);
   const bool is_si = reader.has("units");
   reader.choice("units", {"si"}, 0);
-  for (const Parameter& parameter : hardware_parameters()) {
-    read_parameter(parameter, is_si, reader, profile);
-  }
+  profile.non_gemm_bytes = reader.choice("non_gemm_form", {"per_layer", "bytes"}, 0) == 1;
+  read_parameters(is_si, reader, profile);
+  read_tables(reader, profile);
   profile.non_gemm_per_sequence =
       reader.choice("non_gemm_batch_unit", {"tokens", "sequences"}, is_si ? 0 : 1) == 1;
-  refuse_unsupported(reader);
+  if (profile.non_gemm_bytes && reader.has("non_gemm_batch_unit")) {
+    reader.fault("non_gemm_batch_unit", "has no effect beside `non_gemm_form: bytes`; remove it");
+  }
+  profile.non_gemm_per_sequence = profile.non_gemm_per_sequence && !profile.non_gemm_bytes;
+  refuse_observed(reader);
   read_estimated(reader, profile);
   read_fit(reader, profile);
   profile.device = read_facts(reader, "device");

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "profile/parameters.h"
+#include "profile/tables.h"
 #include "rpeg/profile/hardware_profile.h"
 
 namespace rpeg {
@@ -64,7 +65,9 @@ void write_parameters(YamlWriter& writer, const HardwareProfile& profile) {
   const HardwareProfile defaults;
   for (const Parameter& parameter : hardware_parameters()) {
     const double value = value_of(parameter, profile);
-    if (parameter.key == "non_gemm_replicated") {
+    if (parameter.key == "non_gemm_replicated" && profile.non_gemm_bytes) {
+      writer.field("non_gemm_form", "bytes", "plus the layer's elementwise traffic at vector_eff");
+    } else if (parameter.key == "non_gemm_replicated") {
       writer.field("non_gemm_batch_unit",
                    profile.non_gemm_per_sequence ? "sequences" : "tokens",
                    "what non_gemm_batch_cal counts");
@@ -74,7 +77,10 @@ void write_parameters(YamlWriter& writer, const HardwareProfile& profile) {
       writer.blank();
       writer.comment(section);
     }
-    if (!parameter.required && value == value_of(parameter, defaults)) {
+    const bool is_replaced = profile.non_gemm_bytes && (parameter.key == "non_gemm_scaling" ||
+                                                        parameter.key == "non_gemm_batch_cal");
+    const bool is_default = !parameter.required && value == value_of(parameter, defaults);
+    if (is_replaced || (is_default && !is_estimated(profile, parameter.key))) {
       continue;
     }
     writer.field(parameter.key,
@@ -83,7 +89,11 @@ void write_parameters(YamlWriter& writer, const HardwareProfile& profile) {
                              human_text(parameter.quantity, value),
                              parameter.meaning,
                              estimate_note(profile, parameter)));
+    if (parameter.key == "decode_bw_eff") {
+      write_tp_tables(writer, profile);
+    }
   }
+  write_message_tables(writer, profile);
 }
 
 void write_facts(YamlWriter& writer,

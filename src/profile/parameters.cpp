@@ -40,6 +40,8 @@ std::vector<Slip> slips(Quantity quantity) {
     case Quantity::kCapacity:
     case Quantity::kReserve:
       return {{1e9, "GB"}, {1e6, "MB"}};
+    case Quantity::kUplink:
+      return {{1e9, "GB/s"}, {1e6, "MB/s"}};
     case Quantity::kMemoryBandwidth:
       return {{1e12, "TB/s"}, {1e9, "GB/s"}, {1e6, "MB/s"}};
     case Quantity::kLatency:
@@ -91,6 +93,10 @@ const std::vector<Parameter>& hardware_parameters() {
       {"attention_eff", Q::kEfficiency, false, plain<&P::attention_eff>, "of flops_per_gpu"},
       {"kv_bw_eff", Q::kEfficiency, false, plain<&P::kv_bw_eff>, "of memory_bandwidth"},
       {"vector_eff", Q::kEfficiency, false, plain<&P::vector_eff>, "of memory_bandwidth"},
+      {"gemm_call", Q::kDuration, false, plain<&P::gemm_call_s>, "per product, affine time"},
+      {"gemm_call_floor", Q::kDuration, false, plain<&P::gemm_call_floor_s>, "per product, floor"},
+      {"node_bytes_per_s", Q::kUplink, false, plain<&P::node_bytes_per_s>, "uplink of a node"},
+      {"rack_bytes_per_s", Q::kUplink, false, plain<&P::rack_bytes_per_s>, "uplink of a rack"},
       {"alpha_step_g", Q::kDuration, false, step<0>, "per ring step, inside a node"},
       {"alpha_step_n", Q::kDuration, false, step<1>, "per ring step, between nodes"},
       {"alpha_step_r", Q::kDuration, false, step<2>, "per ring step, between racks"},
@@ -134,6 +140,8 @@ PlausibleRange plausible_range(Quantity quantity) {
       return {1.0, 1e9};
     case Quantity::kReserve:
       return {0.0, 1e14};
+    case Quantity::kUplink:
+      return {1e6, 1e16};
   }
   return {0.0, 0.0};
 }
@@ -146,6 +154,7 @@ std::string human_text(Quantity quantity, double value) {
     case Quantity::kReserve:
       return format_bytes(value);
     case Quantity::kMemoryBandwidth:
+    case Quantity::kUplink:
       return format_bandwidth(value);
     case Quantity::kLatency:
     case Quantity::kDuration:

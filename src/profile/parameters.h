@@ -22,8 +22,9 @@ enum class Quantity {
   kShare,             // (0, 1]
   kEfficiency,        // relative to a measured rate; caches lift it above 1
   kRows,
-  kFactor,  // at least 1
-  kReserve  // bytes, may be 0
+  kFactor,   // at least 1
+  kReserve,  // bytes, may be 0
+  kUplink    // bytes/s of a node or a rack
 };
 
 struct Parameter {

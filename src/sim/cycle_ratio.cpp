@@ -10,6 +10,8 @@
 namespace rpeg::sim {
 namespace {
 
+constexpr double kLongestTask_s = 1e6;
+
 /// Longest-path labels (Bellman–Ford) and the edge through which each label was last raised.
 struct Labels {
   std::vector<std::int64_t> value;
@@ -81,10 +83,11 @@ Labels labels_at(const std::vector<std::int64_t>& duration_ns,
 }  // namespace
 
 std::int64_t to_ns(double seconds) {
-  check(
-      std::isfinite(seconds) && seconds >= 0.0 && seconds < 1e6,
-      "a task duration is finite, not negative and below 1e6 s, found " + std::to_string(seconds));
-  return std::llround(seconds * 1e9);
+  check(std::isfinite(seconds) && seconds >= 0.0,
+        "a task duration is finite and not negative, found " + std::to_string(seconds));
+  // A bad plan of a large job can take years; saturating keeps sums within 64 bits and loses
+  // nothing, since no plan near that length is the best.
+  return std::llround(std::min(seconds, kLongestTask_s) * 1e9);
 }
 
 std::optional<CycleRatio> find_maximum_cycle_ratio(const std::vector<std::int64_t>& duration_ns,

@@ -157,8 +157,13 @@ void write_provenance(YamlWriter& writer, const Provenance& provenance) {
   writer.begin_map("provenance");
   writer.field("tool", provenance.tool);
   writer.field("version", provenance.version);
-  writer.field("date", provenance.date);
-  writer.field("host", provenance.host);
+  // A file that depends on its inputs alone has neither.
+  if (!provenance.date.empty()) {
+    writer.field("date", provenance.date);
+  }
+  if (!provenance.host.empty()) {
+    writer.field("host", provenance.host);
+  }
   writer.field("command", provenance.command);
   if (!provenance.inputs.empty()) {
     writer.begin_sequence("inputs");

@@ -48,6 +48,9 @@ struct HardwareProfile {
   double non_gemm_batch_cal =
       1.0;  ///< reference batch: tokens, or sequences in the published dialect
   bool non_gemm_per_sequence = false;  ///< true: non_gemm_batch_cal counts sequences in the call
+  /// true: the part that grows with the rows is memory traffic of the model's own widths at
+  /// vector_eff; the three non_gemm numbers above but the constant are then not used (and absent).
+  bool non_gemm_bytes = false;
   // Optional refinements with the defaults that reduce the model to the published one.
   double non_gemm_replicated = 0.0;  ///< s per layer at the reference batch that tp does not divide
   double attention_eff = 0.5;        ///< η_a, share of flops_per_gpu

@@ -1,0 +1,180 @@
+// rpeg-calibrate --fit-profile on small folders of measurements; it starts no ranks.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "rpeg/base/file.h"
+#include "rpeg/profile/hardware_profile.h"
+#include "support/test_directory.h"
+
+namespace rpeg {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+struct Outcome {
+  int exit_code = 0;
+  std::string text;  // stdout and stderr
+};
+
+const std::string kHeader =
+    "time_stats.input_layernorm.median,time_stats.attn_pre_proj.median,"
+    "time_stats.attn_rope.median,time_stats.attn_post_proj.median,"
+    "time_stats.post_attention_layernorm.median,time_stats.mlp_up_proj.median,"
+    "time_stats.mlp_act.median,time_stats.mlp_down_proj.median,time_stats.add.median,n_head,"
+    "n_kv_head,n_embd,n_expanded_embd,use_gated_mlp,num_tokens,num_tensor_parallel_workers\n";
+
+/// Milliseconds of a layer of width 4096: a matrix product never takes less than 0.05 ms.
+std::string layer_rows() {
+  std::string rows;
+  for (const int tp : {1, 2}) {
+    for (int tokens = 1; tokens <= 4096; tokens *= 2) {
+      const double gemm = std::max(0.05, 0.004 * (tokens + 100)) / tp;
+      const double other = 0.003 + 1e-5 * tokens;
+      rows += fmt::format("{1},{0},{1},{0},{1},{0},{1},{0},{1},32,32,4096,11008,True,{2},{3}\n",
+                          gemm,
+                          other,
+                          tokens,
+                          tp);
+    }
+  }
+  return rows;
+}
+
+std::string messages(const std::string& operation) {
+  std::string text =
+      fmt::format("time_stats.{}.median,rank,num_workers,size,devices_per_node\n", operation);
+  for (int size = 1024; size <= (1 << 26); size *= 4) {
+    text += fmt::format("{},0,2,{},2\n", 0.02 + 1e-8 * size, size);
+  }
+  return text;
+}
+
+class CalibrateFit : public testing::Test {
+ protected:
+  CalibrateFit() {
+    folder_ = test::test_directory();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_ / "data");
+  }
+  ~CalibrateFit() override { std::filesystem::remove_all(folder_); }
+
+  void write(const std::string& name, const std::string& text) const {
+    write_file_atomic(folder_ / "data" / name, text);
+  }
+  void write_all(const std::string& header, const std::string& rows) const {
+    write("a100_model.csv", header + rows);
+    write("a100_dgx_all_reduce.csv", messages("all_reduce"));
+    write("a100_dgx_send_recv.csv", messages("send_recv"));
+  }
+  Outcome fit(const std::string& flags) const {
+    const std::string command = fmt::format(
+        "cd {} && " RPEG_BIN_DIR "/rpeg-calibrate --fit-profile data {} 2>&1", path(""), flags);
+    Outcome outcome;
+    FILE* pipe = ::popen(command.c_str(), "r");
+    std::array<char, 4096> buffer{};
+    while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+      outcome.text.append(buffer.data(), count);
+    }
+    const int status = ::pclose(pipe);
+    outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return outcome;
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST_F(CalibrateFit, WritesAFileThatDependsOnItsInputsAlone) {
+  write_all(kHeader, layer_rows());
+  const Outcome outcome = fit("--gpu a100 --out a.yaml --fit-report a.md");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("| matrix products"));
+  EXPECT_THAT(read_file(path("a.md")), HasSubstr("| all-reduce inside a node"));
+  const std::string text = read_file(path("a.yaml"));
+  EXPECT_THAT(text, Not(HasSubstr("host:")));
+  EXPECT_THAT(text, Not(HasSubstr("date:")));
+  EXPECT_THAT(text, Not(HasSubstr(path(""))));
+  const HardwareProfile profile = load_hardware_profile(path("a.yaml"));
+  EXPECT_TRUE(profile.warnings.empty());
+  EXPECT_NEAR(profile.gemm_m_half, 100.0, 20.0);
+  EXPECT_TRUE(profile.gemm_m_half_tp.contains(2));
+
+  ASSERT_EQ(fit("--gpu a100 --out b.yaml").exit_code, 0);
+  EXPECT_EQ(read_file(path("b.yaml")), text);
+}
+
+TEST_F(CalibrateFit, SuspectsOtherUnitsBehindAnImplausibleFit) {
+  write_all(kHeader, layer_rows());
+  // Messages a billion times too fast.
+  std::string seconds = "time_stats.send_recv.median,rank,num_workers,size,devices_per_node\n";
+  for (int size = 1024; size <= (1 << 26); size *= 4) {
+    seconds += fmt::format("{},0,2,{},2\n", 1e-9 * (0.02 + 1e-8 * size), size);
+  }
+  write("a100_dgx_send_recv.csv", seconds);
+  const Outcome outcome = fit("--gpu a100");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.text, HasSubstr("are its times in milliseconds"));
+  EXPECT_THAT(outcome.text, HasSubstr("`alpha_p2p_g`"));
+  EXPECT_FALSE(std::filesystem::exists(path("hw.yaml")));
+}
+
+TEST_F(CalibrateFit, NamesWhatAFolderLacks) {
+  const Outcome empty = fit("--gpu h100");
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_THAT(empty.text, HasSubstr("no measurements in data: expected h100_<model>.csv"));
+
+  write("a100_model.csv", kHeader + layer_rows());
+  const Outcome no_messages = fit("--gpu a100");
+  EXPECT_EQ(no_messages.exit_code, 2);
+  EXPECT_THAT(no_messages.text, HasSubstr("a100_dgx_all_reduce.csv"));
+
+  const Outcome no_gpu = fit("--gpu b200");
+  EXPECT_EQ(no_gpu.exit_code, 2);
+  EXPECT_THAT(no_gpu.text, HasSubstr("a100"));
+  EXPECT_EQ(fit("").exit_code, 2);
+}
+
+TEST_F(CalibrateFit, NamesFileLineAndColumnOfABadTable) {
+  const std::string rows = layer_rows();
+  const auto failure = [&](const std::string& header, const std::string& text) {
+    write_all(header, text);
+    const Outcome outcome = fit("--gpu a100");
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.text;
+    EXPECT_FALSE(std::filesystem::exists(path("hw.yaml")));
+    return outcome.text;
+  };
+  EXPECT_THAT(failure(replaced(kHeader, "mlp_act.median", "mlp_act.mean"), rows),
+              HasSubstr("a100_model.csv:1: no column `time_stats.mlp_act.median`"));
+  EXPECT_THAT(failure(kHeader, replaced(rows, ",4096,11008,", ",4096,wide,")),
+              HasSubstr("a100_model.csv:2: column `n_expanded_embd`: expected a number above 0, "
+                        "found `wide`"));
+  EXPECT_THAT(failure(kHeader, replaced(rows, "0.404,", "-0.404,")),
+              HasSubstr("column `time_stats.attn_pre_proj.median`: expected a number above 0"));
+  EXPECT_THAT(failure(kHeader, replaced(rows, ",True,", ",yes,")),
+              HasSubstr("expected True or False, found `yes`"));
+  EXPECT_THAT(failure(kHeader, rows + "1,2,3\n"), HasSubstr("expected 16 fields"));
+  EXPECT_THAT(failure(kHeader, replaced(rows, ",1,2\n", ",1,128\n")),
+              HasSubstr("column `num_tensor_parallel_workers`: expected at most 64, found 128"));
+  EXPECT_THAT(failure(kHeader, ""), HasSubstr("expected a line of column names"));
+  EXPECT_THAT(failure(kHeader, replaced(rows, ",32,32,4096,", ",32,8,4096,")),
+              HasSubstr("a100_model.csv:3: another model shape than in line 2"));
+}
+
+}  // namespace
+}  // namespace rpeg
