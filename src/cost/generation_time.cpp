@@ -7,20 +7,20 @@
 namespace rpeg {
 namespace {
 
-/// The prompts of a replica, in micro-batches of at most one prefill call. Their last rows make the
-/// first token of every response.
+/// The distinct prompts of a replica, in micro-batches of at most one prefill call. Their last rows
+/// make the first token of every response.
 TaskTime prefill_time(const Vertex& vertex,
                       const VertexPlan& plan,
-                      std::int64_t sequences,
                       const WorkloadConfig& config,
                       const HardwareProfile& profile) {
-  const double prompt = static_cast<double>(config.workload.context_length);
-  const std::int64_t calls =
-      std::max(plan.micro_batches, ceil_divide(sequences, prefill_call_prompts(config.workload)));
-  const MicroBatches batches = cut_micro_batches(sequences, calls);
-  const CallShape prompts{1.0, prompt, 0.5 * prompt * (prompt + 1.0), 1.0};
+  const double length = static_cast<double>(config.workload.context_length);
+  const std::int64_t prompts = replica_prompts(plan, config);
+  const std::int64_t calls = std::max(std::min(plan.micro_batches, prompts),
+                                      ceil_divide(prompts, prefill_call_prompts(config.workload)));
+  const MicroBatches batches = cut_micro_batches(prompts, calls);
+  const CallShape prompt{1.0, length, 0.5 * length * (length + 1.0), 1.0};
   return forward_pipeline(
-      vertex_rates(vertex, plan, config, profile, prompt * batches.large_units), prompts, batches);
+      vertex_rates(vertex, plan, config, profile, length * batches.large_units), prompt, batches);
 }
 
 }  // namespace
@@ -57,10 +57,13 @@ TaskTime generation_time(const Vertex& vertex,
     }
   }
   TaskTime time;
-  if (part.first == 0) time = prefill_time(vertex, plan, sequences, config, profile);
-  time.compute_s += decode.busy.compute;
+  if (part.first == 0) time = prefill_time(vertex, plan, config, profile);
+  // What the slowest stage waits for the ring; by the correction for steps not taken it may come
+  // out a trifle below zero. The total is right in any case.
+  const double wait_s = decode.total_s - decode.busy.total();
+  time.compute_s += decode.busy.compute + std::min(0.0, wait_s);
   time.comm_s += decode.busy.comm;
-  time.bubble_s += std::max(0.0, decode.total_s - decode.busy.total());
+  time.bubble_s += std::max(0.0, wait_s);
   return with_total(time);
 }
 

@@ -62,9 +62,11 @@ struct LongestCall {
 LongestCall longest_generation_call(const VertexPlan& plan, const WorkloadConfig& config) {
   const auto rows =
       static_cast<double>(ceil_divide(replica_batch(plan, config), plan.micro_batches));
-  const double prompts = std::min(rows, static_cast<double>(prefill_call_prompts(config.workload)));
+  const std::int64_t prompts =
+      std::min(ceil_divide(replica_prompts(plan, config), plan.micro_batches),
+               prefill_call_prompts(config.workload));
   // A decode step has one row a sequence.
-  return {std::max(rows, prompts * static_cast<double>(config.workload.context_length)), rows};
+  return {std::max(rows, static_cast<double>(prompts * config.workload.context_length)), rows};
 }
 
 LongestCall longest_call(const Vertex& vertex,

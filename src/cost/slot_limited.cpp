@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "cost/decoder.h"
@@ -20,27 +21,36 @@ constexpr double kSettled = 0.05;
 /// … or after so many longest responses: nearly equal lengths keep running in waves.
 constexpr std::size_t kPatience = 16;
 
-/// share[k]: of the sequences that need a decode step, those that still run after k intervals.
-struct Survival {
-  std::array<double, kGrid + 1> share{};
+/// How the lives of sequences that need a decode step end, by interval of their age.
+struct Lives {
+  /// From the oldest age to the newest: the share that ends in that interval of its life, and that
+  /// share times the tokens at the interval's end. In the order in which cohorts lie.
+  std::array<double, kGrid> ending{};
+  std::array<double, kGrid> ending_tokens{};
   double interval = 0.0;       ///< tokens
   double decoded_share = 1.0;  ///< of all sequences; the others end with prefill's token
 };
 
-Survival survival_of(const WorkloadSpec& workload) {
+Lives lives_of(const WorkloadSpec& workload) {
   // Prefill makes the first token.
   const double longest = static_cast<double>(workload.generation_length) - 1.0;
-  Survival survival;
-  survival.interval = longest / kGrid;
+  Lives lives;
+  lives.interval = longest / kGrid;
   const std::vector<LengthPiece> pieces = length_pieces(workload, 1.0);
-  survival.decoded_share = 1.0 - pieces.front().g0;
+  lives.decoded_share = 1.0 - pieces.front().g0;
   std::size_t at = 0;
-  for (std::size_t k = 0; k < kGrid; ++k) {
-    const double tokens = 1.0 + static_cast<double>(k) * survival.interval;
+  double alive = 1.0;
+  for (std::size_t age = 0; age < kGrid; ++age) {
+    const double tokens = 1.0 + static_cast<double>(age + 1) * lives.interval;
     while (at + 1 < pieces.size() && pieces[at].t1 <= tokens) ++at;
-    survival.share[k] = (1.0 - pieces[at].at(tokens)) / survival.decoded_share;
+    const bool last = age + 1 == kGrid;
+    const double next = last ? 0.0 : (1.0 - pieces[at].at(tokens)) / lives.decoded_share;
+    lives.ending[kGrid - 1 - age] = alive - next;
+    lives.ending_tokens[kGrid - 1 - age] =
+        (alive - next) * static_cast<double>(age + 1) * lives.interval;
+    alive = next;
   }
-  return survival;
+  return lives;
 }
 
 /// The live sequences of a replica at one time.
@@ -69,15 +79,8 @@ class PartSum {
     if (share <= 0.0) return;
     const double live = 0.5 * (a.live + b.live);
     const double context = live * (batch_.prompt + 0.5) + 0.5 * (a.tokens + b.tokens);
-    // No step is taken once all sequences of all replicas have ended.
-    const double everywhere = slots_ * batch_.all_batches / batch_.sequences;
-    // Rounding may take the live above the slots, and a negative base has no fractional power.
-    const auto ended_share = [this](double running) {
-      return std::max(0.0, 1.0 - running / slots_);
-    };
-    const LengthPiece gone{0.0, steps, ended_share(a.live), ended_share(b.live)};
     sum_ = sum_ + (share * steps) * decode_step(rates_, batch_.micro_batches, live, context) +
-           (-share * all_ended_tokens(gone, everywhere)) * empty_;
+           (-share * all_gone_steps(steps, a, b)) * empty_;
   }
 
   /// Sequences that end at the start, without a step.
@@ -91,6 +94,15 @@ class PartSum {
     return std::max(0.0, std::min(hi_, ended_ + ended) - std::max(lo_, ended_)) / ended;
   }
 
+  /// Of `steps` steps those that are not taken, because all sequences of all replicas have ended.
+  double all_gone_steps(double steps, const Population& a, const Population& b) const {
+    const double everywhere = slots_ * batch_.all_batches / batch_.sequences;
+    const auto gone = [this](double live) { return std::clamp(1.0 - live / slots_, 0.0, 1.0); };
+    const bool negligible = gone(b.live) < 0.5 && everywhere > 60.0;  // 2^-60 of a step
+    return negligible ? 0.0
+                      : all_ended_tokens({0.0, steps, gone(a.live), gone(b.live)}, everywhere);
+  }
+
   const VertexRates& rates_;
   const ReplicaBatch& batch_;
   double slots_;
@@ -101,47 +113,60 @@ class PartSum {
   double ended_ = 0.0;
 };
 
-/// Sequences by the time at which they started, `started[j]` at grid time j.
+/// Sequences by the time at which they started, and how many of them live.
 class Cohorts {
  public:
-  Cohorts(const Survival& survival, double slots) : survival_(survival), started_{slots} {}
-
-  /// Those of before now that end in the coming interval.
-  double ending() const {
-    double sum = 0.0;
-    for_ages([&](double count, std::size_t age) {
-      sum += count * (survival_.share[age] - survival_.share[age + 1]);
-    });
-    return sum;
+  Cohorts(const Lives& lives, double slots) : lives_(lives), now_{slots, 0.0} {
+    started_.assign(kGrid - 1, 0.0);  // nobody is older
+    started_.push_back(slots);
   }
 
-  Population population() const {
-    Population p;
-    for_ages([&](double count, std::size_t age) {
-      const double live = count * survival_.share[age];
-      p.live += live;
-      p.tokens += live * static_cast<double>(age) * survival_.interval;
-    });
-    return p;
-  }
+  const Population& population() const { return now_; }
+  std::size_t intervals() const { return started_.size() - kGrid; }
 
-  /// Lets an interval pass in which `count` sequences start: half now, half at its end.
-  void advance(double count) {
-    started_.back() += 0.5 * count;
-    started_.push_back(0.5 * count);
+  /// Lets an interval pass in which the sequences that end are replaced from the queue: half of the
+  /// new ones start at its beginning, half at its end. Returns how many start and how many end.
+  struct Change {
+    double started = 0.0;
+    double ended = 0.0;
+  };
+  Change advance(double queue) {
+    const auto [ending, ending_tokens] = ending_now();
+    // Half of those that start may end in the same interval.
+    const double newest = lives_.ending.back();
+    Change change;
+    change.started = std::min(queue, ending / (1.0 - 0.5 * newest));
+    const double half = 0.5 * change.started;
+    change.ended = ending + half * newest;
+    now_.tokens +=
+        (now_.live + half) * lives_.interval - ending_tokens - half * lives_.ending_tokens.back();
+    now_.live += change.started - change.ended;
+    now_ = {std::max(0.0, now_.live), std::max(0.0, now_.tokens)};
+    started_.back() += half;
+    started_.push_back(half);
+    return change;
   }
-
-  std::size_t intervals() const { return started_.size() - 1; }
 
  private:
-  template <typename F>
-  void for_ages(F f) const {
-    const std::size_t now = started_.size() - 1;
-    for (std::size_t age = 0; age < kGrid && age <= now; ++age) f(started_[now - age], age);
+  /// Of those that live now: how many end in the coming interval, and their tokens then. Four sums
+  /// side by side, because a sum of doubles must keep its order.
+  std::pair<double, double> ending_now() const {
+    const double* cohort = started_.data() + intervals();
+    std::array<double, 4> count{};
+    std::array<double, 4> tokens{};
+    for (std::size_t k = 0; k < kGrid; k += 4) {
+      for (std::size_t lane = 0; lane < 4; ++lane) {
+        count[lane] += cohort[k + lane] * lives_.ending[k + lane];
+        tokens[lane] += cohort[k + lane] * lives_.ending_tokens[k + lane];
+      }
+    }
+    return {(count[0] + count[1]) + (count[2] + count[3]),
+            (tokens[0] + tokens[1]) + (tokens[2] + tokens[3])};
   }
 
-  const Survival& survival_;
-  std::vector<double> started_;
+  const Lives& lives_;
+  Population now_;
+  std::vector<double> started_;  ///< by grid time, preceded by the ages before the start
 };
 
 /// Means over one longest response, to see whether the mix of ages has settled.
@@ -189,39 +214,31 @@ DecodeStep decode_in_slots(const VertexRates& rates,
                            const WorkloadSpec& workload) {
   if (workload.gen_quantiles.empty()) return decode_in_waves(rates, batch, slots, workload);
   if (workload.generation_length <= 1) return {};
-  const Survival survival = survival_of(workload);
+  const Lives lives = lives_of(workload);
   // Counted are sequences that decode; each start also ends some that prefill has finished.
-  const double decoded = batch.sequences * survival.decoded_share;
+  const double decoded = batch.sequences * lives.decoded_share;
   const double first = std::min(slots, decoded);
-  const double at_once = (1.0 - survival.decoded_share) / survival.decoded_share;
-  const double newest_end = survival.share[0] - survival.share[1];
+  const double at_once = (1.0 - lives.decoded_share) / lives.decoded_share;
   double queue = decoded - first;
   PartSum sum(rates, batch, first, part);
   sum.skip(first * at_once);
-  Cohorts cohorts(survival, first);
-  Population now = cohorts.population();
+  Cohorts cohorts(lives, first);
   std::size_t drained = 0;  // intervals since the queue ran empty
   Window window;
   while (drained < kGrid) {
-    const double ending = cohorts.ending();
-    // Those that start in this interval may end in it: half of them see all of it.
-    const double started = std::min(queue, ending / (1.0 - 0.5 * newest_end));
-    const double ended = ending + 0.5 * started * newest_end;
     if (queue <= 0.0) ++drained;
-    queue -= started;
-    cohorts.advance(started);
-    const Population next = cohorts.population();
-    sum.add(survival.interval, now, next, ended + started * at_once);
-    now = next;
-    window.add(now, started);
+    const Population before = cohorts.population();
+    const Cohorts::Change change = cohorts.advance(queue);
+    queue -= change.started;
+    sum.add(lives.interval, before, cohorts.population(), change.ended + change.started * at_once);
+    window.add(cohorts.population(), change.started);
     if (cohorts.intervals() % kGrid != 0) continue;
     const bool strides =
         queue > window.starts && (window.is_settled() || cohorts.intervals() >= kPatience * kGrid);
     if (strides) {
       const double intervals = std::floor(queue / window.starts);
       const double worked_off = intervals * window.starts;
-      sum.add(
-          intervals * survival.interval, window.mean, window.mean, worked_off * (1.0 + at_once));
+      sum.add(intervals * lives.interval, window.mean, window.mean, worked_off * (1.0 + at_once));
       queue -= worked_off;
     }
     window = {};

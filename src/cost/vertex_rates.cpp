@@ -28,22 +28,20 @@ GemmTime gemm_time(
           .call_s = products * profile.gemm_call_s};
 }
 
-/// Memory traffic of the elementwise kernels of a layer per token, in values: two norms (read and
-/// write) and two residual sums (two reads, a write) are on every rank unless sequence parallelism
-/// divides them; rotary embedding of queries and keys and the gate (two reads, a write) are
-/// divided.
+/// What the elementwise kernels of a layer read and write per token, in values: two norms (2 h
+/// each) and two residual sums (3 h each) on every rank, unless sequence parallelism splits them;
+/// rotary embedding of queries and keys (2 values each) and the gate (3 f) are always split.
 double elementwise_values(const ModelSpec& model, int tp, bool splits_norms) {
   const double heads = static_cast<double>(model.num_heads) / tp + local_kv_heads(model, tp);
-  const double divided = 2.0 * static_cast<double>(model.head_dim) * heads +
-                         3.0 * static_cast<double>(model.ffn_dim) / tp;
-  const double replicated = 10.0 * static_cast<double>(model.hidden_dim);
-  return divided + replicated / (splits_norms ? tp : 1);
+  const double split = 2.0 * static_cast<double>(model.head_dim) * heads +
+                       3.0 * static_cast<double>(model.ffn_dim) / tp;
+  return split + 10.0 * static_cast<double>(model.hidden_dim) / (splits_norms ? tp : 1);
 }
 
 void set_non_gemm(VertexRates* rates,
                   const ModelSpec& model,
-                  double activation_bytes,
                   int tp,
+                  double activation_bytes,
                   bool splits_norms,
                   const HardwareProfile& profile) {
   rates->non_gemm_s = profile.non_gemm_constant;
@@ -75,6 +73,26 @@ void set_attention(VertexRates* rates,
 
 AlphaBeta per_token(const AlphaBeta& cost, double bytes) {
   return {cost.alpha_s, cost.beta_s_per_byte * bytes};
+}
+
+/// All-reduce over tp of the activations of a call, in tokens. Through all numbers of live
+/// sequences that decoding passes a table is taken as the line from one row to the most: the few
+/// rows of the last responses are where most steps are.
+AlphaBeta all_reduce_per_token(const std::vector<GroupShape>& groups,
+                               const HardwareProfile& profile,
+                               double nominal_tokens,
+                               double token_bytes,
+                               CallKind kind) {
+  const AlphaBeta cost =
+      per_token(all_reduce_cost(groups, profile, nominal_tokens * token_bytes), token_bytes);
+  const bool is_line = std::all_of(profile.collective_table.begin(),
+                                   profile.collective_table.end(),
+                                   [](const auto& table) { return table.empty(); });
+  if (kind == CallKind::kSequences || is_line || nominal_tokens <= 1.0) return cost;
+  const double one_s = seconds(all_reduce_cost(groups, profile, token_bytes), token_bytes);
+  const double all_s = seconds(cost, nominal_tokens);
+  const double slope = std::max(0.0, (all_s - one_s) / (nominal_tokens - 1.0));
+  return {std::max(0.0, one_s - slope), slope};
 }
 
 }  // namespace
@@ -109,16 +127,17 @@ VertexRates vertex_rates(const Vertex& vertex,
         3.0 * 4.0 * padded_vocab(model, tp) / tp / (profile.vector_eff * profile.memory_bandwidth);
   }
   set_attention(&rates, model, tp, bytes.kv, profile);
-  set_non_gemm(&rates, model, bytes.activation, tp, splits_norms, profile);
+  set_non_gemm(&rates, model, tp, bytes.activation, splits_norms, profile);
   const double token_bytes = static_cast<double>(model.hidden_dim) * bytes.activation;
   if (tp > 1) {
     const std::vector<GroupShape> groups = group_shapes(plan, GroupAxis::kTensor);
-    const double nominal_bytes = nominal_tokens * token_bytes;
-    const AlphaBeta gather = all_gather_cost(groups, profile, nominal_bytes);
-    const AlphaBeta cost = splits_norms
-                               ? AlphaBeta{2.0 * gather.alpha_s, 2.0 * gather.beta_s_per_byte}
-                               : all_reduce_cost(groups, profile, nominal_bytes);
-    rates.all_reduce = per_token(cost, token_bytes);
+    if (splits_norms) {
+      const AlphaBeta gather = all_gather_cost(groups, profile, nominal_tokens * token_bytes);
+      rates.all_reduce =
+          per_token({2.0 * gather.alpha_s, 2.0 * gather.beta_s_per_byte}, token_bytes);
+    } else {
+      rates.all_reduce = all_reduce_per_token(groups, profile, nominal_tokens, token_bytes, kind);
+    }
   }
   if (pp > 1) {
     const double sent_bytes = token_bytes / (splits_norms ? tp : 1);
@@ -155,6 +174,10 @@ CallShape expected_sequence(const Vertex& vertex,
 std::int64_t prefill_call_prompts(const WorkloadSpec& workload) {
   const std::int64_t prompt = std::max<std::int64_t>(1, workload.context_length);
   return std::max<std::int64_t>(1, kPrefillTokens / prompt);
+}
+
+std::int64_t replica_prompts(const VertexPlan& plan, const WorkloadConfig& config) {
+  return ceil_divide(replica_batch(plan, config), config.workload.samples_per_prompt);
 }
 
 }  // namespace rpeg

@@ -87,10 +87,13 @@ TaskTime generation_time(const Vertex& vertex,
                          const HardwareProfile& profile);
 
 /// Most tokens of prompts that a replica prefills in one call; longer prompts go one by one. A
-/// constant of the runtime: it bounds the activations of prefill.
+/// bound that the runtime keeps: the activations of prefill follow from it.
 inline constexpr std::int64_t kPrefillTokens = 16384;
 /// Prompts in such a call.
 std::int64_t prefill_call_prompts(const WorkloadSpec& workload);
+/// Distinct prompts of a replica: the samples of a prompt, neighbours in a batch, are prefilled
+/// once.
+std::int64_t replica_prompts(const VertexPlan& plan, const WorkloadConfig& config);
 
 /// The stages of `rates`, of which the last has the head too.
 StageTimes stage_times(const VertexRates& rates, Seconds layer, Seconds head);

@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <tuple>
 
 #include "cost/shard.h"
+#include "rpeg/base/rng.h"
 #include "unit/cost/example.h"
 
 namespace rpeg {
@@ -149,39 +152,72 @@ double enumerate_missing(const VertexPlan& from,
   return sum;
 }
 
-TEST(TransferVolume, CountsEachElementOncePerNodeAndRack) {
-  WorkloadConfig config = example_config();
-  config.hardware.racks = 4;
-  // Four KV heads: replicated at tp 8, in unequal shares at tp 3.
-  config.models.fill(model_of(7, 64, 240, 3840, 20, 4));
-  const Range racks{0, 3};
-  const std::vector<VertexPlan> layouts = {{{8, 4, 8}, 1, {racks, {0, 7}, {0, 7}}},
-                                           {{64, 1, 4}, 1, {racks, {0, 7}, {0, 7}}},
-                                           {{4, 4, 2}, 1, {{0, 1}, {2, 3}, {0, 7}}},
-                                           {{2, 3, 4}, 1, {{1, 1}, {2, 4}, {0, 7}}},
-                                           {{2, 5, 3}, 1, {{0, 1}, {0, 4}, {1, 3}}},
-                                           {{1, 2, 8}, 1, {{2, 3}, {0, 1}, {2, 5}}},
-                                           {{6, 1, 1}, 1, {{0, 2}, {7, 7}, {6, 7}}}};
-  config.hardware.gpus_per_node = 8;
-  for (const VertexPlan& from : layouts) {
-    for (const VertexPlan& to : layouts) {
-      const TransferVolume volume =
-          transfer_volume(config.model(ModelRole::kActor), Head::kVocabulary, from, to);
-      double node_most = 0.0;
-      double rack_most = 0.0;
-      for (int rack = to.placement.racks.first; rack <= to.placement.racks.last; ++rack) {
-        rack_most = std::max(rack_most,
-                             enumerate_missing(from, to, {{rack, rack}, {0, 7}, {0, 7}}, config));
-        for (int node = to.placement.nodes.first; node <= to.placement.nodes.last; ++node) {
-          node_most = std::max(
-              node_most, enumerate_missing(from, to, {{rack, rack}, {node, node}, {0, 7}}, config));
-        }
+/// The volume by visiting every GPU, node and rack of the receiver.
+TransferVolume enumerate_volume(const VertexPlan& from,
+                                const VertexPlan& to,
+                                const WorkloadConfig& config) {
+  const Range nodes{0, config.hardware.nodes_per_rack - 1};
+  const Range gpus{0, config.hardware.gpus_per_node - 1};
+  TransferVolume volume;
+  const auto largest = [&](double* most, const Placement& box) {
+    const double elements = enumerate_missing(from, to, box, config);
+    *most = std::max(*most, elements);
+    return elements;
+  };
+  for (int rack = to.placement.racks.first; rack <= to.placement.racks.last; ++rack) {
+    largest(&volume.largest_rack, {{rack, rack}, nodes, gpus});
+    for (int node = to.placement.nodes.first; node <= to.placement.nodes.last; ++node) {
+      largest(&volume.largest_node, {{rack, rack}, {node, node}, gpus});
+      for (int gpu = to.placement.gpus.first; gpu <= to.placement.gpus.last; ++gpu) {
+        volume.total += largest(&volume.largest_gpu, {{rack, rack}, {node, node}, {gpu, gpu}});
       }
-      EXPECT_NEAR(volume.largest_node, node_most, 1e-6 * node_most + 1e-6)
-          << placement_text(from.placement) << " to " << placement_text(to.placement);
-      EXPECT_NEAR(volume.largest_rack, rack_most, 1e-6 * rack_most + 1e-6)
-          << placement_text(from.placement) << " to " << placement_text(to.placement);
     }
+  }
+  return volume;
+}
+
+/// A block anywhere in the cluster, split in any way.
+VertexPlan random_plan(const ClusterSpec& cluster, Rng* rng) {
+  const auto range = [rng](int size) {
+    const auto first = static_cast<int>(rng->below(size));
+    return Range{first, first + static_cast<int>(rng->below(size - first))};
+  };
+  VertexPlan plan;
+  plan.placement = {
+      range(cluster.racks), range(cluster.nodes_per_rack), range(cluster.gpus_per_node)};
+  const int gpus = plan.placement.gpu_count();
+  do {
+    plan.parallelism.tp = 1 + static_cast<int>(rng->below(cluster.gpus_per_node));
+    plan.parallelism.pp = 1 + static_cast<int>(rng->below(5));
+  } while (gpus % (plan.parallelism.tp * plan.parallelism.pp) != 0);
+  plan.parallelism.dp = gpus / (plan.parallelism.tp * plan.parallelism.pp);
+  return plan;
+}
+
+TEST(TransferVolume, AgreesWithAnEnumerationOfLayoutsOfAnyShape) {
+  WorkloadConfig config = example_config();
+  config.hardware.racks = 3;
+  config.hardware.nodes_per_rack = 4;
+  config.hardware.gpus_per_node = 4;
+  Rng rng(3);
+  for (int trial = 0; trial < 150; ++trial) {
+    // One, two or twelve KV heads: replicated, or in unequal shares.
+    const std::int64_t kv_heads =
+        std::array<std::int64_t, 3>{1, 2, 12}[static_cast<std::size_t>(rng.below(3))];
+    config.models.fill(model_of(5, 24, 240, 3840, 12, kv_heads));
+    const VertexPlan from = random_plan(config.hardware, &rng);
+    const VertexPlan to = random_plan(config.hardware, &rng);
+    const TransferVolume volume =
+        transfer_volume(config.model(ModelRole::kActor), Head::kVocabulary, from, to);
+    const TransferVolume expected = enumerate_volume(from, to, config);
+    const auto same = [&](double TransferVolume::* field) {
+      EXPECT_NEAR(volume.*field, expected.*field, 1e-9 * expected.*field + 1e-6)
+          << placement_text(from.placement) << " to " << placement_text(to.placement);
+    };
+    same(&TransferVolume::largest_gpu);
+    same(&TransferVolume::largest_node);
+    same(&TransferVolume::largest_rack);
+    same(&TransferVolume::total);
   }
 }
 

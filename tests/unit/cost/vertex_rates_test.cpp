@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/network.h"
 #include "cost/shard.h"
 #include "unit/cost/example.h"
 
@@ -77,6 +78,22 @@ TEST(VertexRates, DivideNormsWithSequenceParallelism) {
                    rates_of(profile, 1).non_gemm_token_s);
 }
 
+TEST(VertexRates, KeepTheLatencyOfATableInTheLastStepsOfDecoding) {
+  // A row is 8192 bytes; two ranks send n. Small messages take 20 µs whatever their size.
+  HardwareProfile profile = example_profile();
+  profile.collective_table[0] = {{1e4, 2e-5}, {1e6, 2e-5}, {1e8, 2e-3}};
+  const auto rates = [&](CallKind kind) {
+    return vertex_rates(
+               generation(), plan_on(1, 2, {1, 1, 2}), example_config(), profile, 1024.0, kind)
+        .all_reduce;
+  };
+  const double most_s = 2e-5 + (1024 * 8192.0 - 1e6) / (1e8 - 1e6) * (2e-3 - 2e-5);
+  EXPECT_NEAR(seconds(rates(CallKind::kSequences), 1024.0), most_s, 1e-12);
+  EXPECT_NEAR(seconds(rates(CallKind::kDecodeStep), 1024.0), most_s, 1e-12);
+  EXPECT_NEAR(seconds(rates(CallKind::kDecodeStep), 1.0), 2e-5, 1e-12);
+  EXPECT_LT(seconds(rates(CallKind::kSequences), 1.0), 1e-6);  // the segment of large messages
+}
+
 TEST(VertexRates, SendOneSliceToTheNextStageWithSequenceParallelism) {
   WorkloadConfig config = example_config();
   const auto send = [&](CallKind kind) {
@@ -140,6 +157,24 @@ TEST(Prefill, PaysForEachCall) {
   // The head has few rows and hardly changes.
   const double added_s = price_vertex(generation(), plan, config, profile).total_s - time_s;
   EXPECT_NEAR(added_s / (4 * 100 * 2.0 * (32 * layer) / 400e12), 1.0, 0.01);
+}
+
+TEST(Prefill, TakesThePromptOfAGroupOnce) {
+  // One prompt with 16 samples on each replica against 16 prompts: the same decoding.
+  WorkloadConfig config = example_config();
+  const VertexPlan plan = plan_on(1, 4, {4, 1, 1});
+  const double apart = price_vertex(generation(), plan, config, example_profile()).total_s;
+  config.workload.batch_size = 4;
+  config.workload.samples_per_prompt = 16;
+  const double grouped = price_vertex(generation(), plan, config, example_profile()).total_s;
+  WorkloadConfig prompts = example_config();
+  prompts.workload.generation_length = 1;
+  prompts.workload.gen_quantiles.clear();
+  const double sixteen = price_vertex(generation(), plan, prompts, example_profile()).total_s;
+  prompts.workload.batch_size = 4;
+  const double one = price_vertex(generation(), plan, prompts, example_profile()).total_s;
+  EXPECT_GT(sixteen, one);
+  EXPECT_NEAR(apart - grouped, sixteen - one, 1e-12);
 }
 
 TEST(GradientReduction, HidesBehindTheLastBackward) {
