@@ -18,3 +18,14 @@ function(rpeg_unit_test module)
                        PROPERTIES LABELS unit TIMEOUT 240
                        ENVIRONMENT "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0")
 endfunction()
+
+# rpeg_slow_test(<module> <sources...>): one binary rpeg_slow_<module>, one test with the label "slow".
+function(rpeg_slow_test module)
+  set(target rpeg_slow_${module})
+  add_executable(${target} ${ARGN})
+  rpeg_configure_target(${target})
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${target} PRIVATE rpeg fmt::fmt GTest::gmock GTest::gtest_main)
+  add_test(NAME slow.${module} COMMAND ${target})
+  set_tests_properties(slow.${module} PROPERTIES LABELS slow TIMEOUT 3600)
+endfunction()

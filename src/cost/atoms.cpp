@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 
 #include "rpeg/base/error.h"
@@ -23,10 +24,10 @@ struct AxisParts {
   }
 };
 
-/// Sweeps over the ends of the blocks' ranges.
-AxisParts divide_axis(const std::array<const Placement*, kMaxPlanVertices>& blocks,
-                      std::size_t count,
-                      Range Placement::* axis) {
+using Blocks = std::array<const Placement*, kMaxPlanVertices>;
+
+/// Sweeps over the ends of the blocks' ranges, sorted.
+AxisParts divide_long_axis(const Blocks& blocks, std::size_t count, Range Placement::* axis) {
   struct End {
     int position = 0;
     std::uint32_t block = 0;
@@ -38,23 +39,49 @@ AxisParts divide_axis(const std::array<const Placement*, kMaxPlanVertices>& bloc
     for (; i > 0 && ends[i - 1].position > position; --i) ends[i] = ends[i - 1];
     ends[i] = {position, block};
   };
-  bool alike = true;
-  for (std::size_t b = 1; b < count; ++b) alike &= blocks[b]->*axis == blocks[0]->*axis;
-  AxisParts parts;
-  if (alike) {
-    parts.add((1U << count) - 1, (blocks[0]->*axis).count());
-    return parts;
-  }
   for (std::size_t b = 0; b < count; ++b) {
-    const Range& range = blocks[b]->*axis;
-    insert(range.first, 1U << b);
-    insert(range.last + 1, 1U << b);
+    insert((blocks[b]->*axis).first, 1U << b);
+    insert((blocks[b]->*axis).last + 1, 1U << b);
   }
+  AxisParts parts;
   std::uint32_t users = 0;
   for (std::size_t i = 0; i + 1 < size; ++i) {
     users ^= ends[i].block;
     const int length = ends[i + 1].position - ends[i].position;
     if (users != 0 && length > 0) parts.add(users, length);
+  }
+  return parts;
+}
+
+/// The same without sorting, where the ends fit into one word.
+AxisParts divide_axis(const Blocks& blocks, std::size_t count, Range Placement::* axis) {
+  bool alike = true;
+  int most = 0;
+  for (std::size_t b = 0; b < count; ++b) {
+    alike &= blocks[b]->*axis == blocks[0]->*axis;
+    most = std::max(most, (blocks[b]->*axis).last);
+  }
+  if (most >= 63) return divide_long_axis(blocks, count, axis);
+  AxisParts parts;
+  if (alike) {
+    parts.add((1U << count) - 1, (blocks[0]->*axis).count());
+    return parts;
+  }
+  std::array<std::uint8_t, 64> changes{};  // per index: blocks that begin there or have ended
+  std::uint64_t ends = 0;
+  for (std::size_t b = 0; b < count; ++b) {
+    const auto first = static_cast<std::size_t>((blocks[b]->*axis).first);
+    const auto after = static_cast<std::size_t>((blocks[b]->*axis).last) + 1;
+    changes[first] = static_cast<std::uint8_t>(changes[first] ^ (1U << b));
+    changes[after] = static_cast<std::uint8_t>(changes[after] ^ (1U << b));
+    ends |= std::uint64_t{1} << first | std::uint64_t{1} << after;
+  }
+  std::uint32_t users = 0;
+  while (ends != 0) {
+    const int at = std::countr_zero(ends);
+    ends &= ends - 1;
+    users ^= changes[static_cast<std::size_t>(at)];
+    if (users != 0) parts.add(users, std::countr_zero(ends) - at);
   }
   return parts;
 }
@@ -92,7 +119,7 @@ struct Counts {
 void find_atoms(const Plan& plan, BlockAtoms* atoms) {
   check(!plan.vertices.empty() && plan.vertices.size() <= kMaxPlanVertices,
         "cost: a plan has 1 to 8 vertices");
-  std::array<const Placement*, kMaxPlanVertices> blocks{};
+  Blocks blocks{};
   std::size_t count = 0;
   for (std::size_t v = 0; v < plan.vertices.size(); ++v) {
     const Placement& mine = plan.vertices[v].placement;

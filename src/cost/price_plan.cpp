@@ -27,10 +27,11 @@ class FreshPieces {
         skeleton.fused.graph.vertices[task], plan, skeleton.part(task), slots, config_, profile_);
   }
   Transfer transfer(const PlanSkeleton& skeleton,
-                    std::size_t consumer,
+                    std::size_t weights_edge,
                     const VertexPlan& from,
                     const VertexPlan& to) const {
-    return price_weights(skeleton.graph.vertices[consumer], from, to, config_, profile_);
+    const Vertex& consumer = skeleton.graph.vertices[skeleton.weights[weights_edge].to];
+    return price_weights(consumer, from, to, config_, profile_);
   }
 
  private:

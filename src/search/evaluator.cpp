@@ -46,27 +46,43 @@ std::uint64_t share_key(const PlanSkeleton& skeleton) {
   return (skeleton.structure.ac_share ? std::uint64_t{1} : std::uint64_t{0}) << 60U;
 }
 
-/// Prices every piece once (see assemble_plan).
+/// Prices every piece once (see assemble_plan). Most plans differ from the one before in a vertex
+/// or two, so the pieces of the last plan are at hand without looking them up.
 class KnownPieces {
  public:
   KnownPieces(const WorkloadConfig& config, const HardwareProfile& profile)
       : config_(config), profile_(profile) {}
 
-  void make_room() {
-    memories_.make_room(kMaxPlanVertices);
-    times_.make_room(kMaxPlanTasks);
-    transfers_.make_room(kMaxPlanVertices);
+  /// Begins a plan.
+  void begin(const PlanSkeleton& skeleton) {
+    const bool moved = static_cast<int>(memories_.make_room(kMaxPlanVertices)) +
+                           static_cast<int>(times_.make_room(kMaxPlanTasks)) +
+                           static_cast<int>(transfers_.make_room(kMaxPlanVertices)) >
+                       0;
+    const Structure& structure = skeleton.structure;
+    if (moved || structure.ac_share != ac_share_ || structure.cuts != cuts_) {
+      for (LastVertex& last : vertices_) last.change = 0;
+      for (LastTime& last : last_times_) last.change = 0;
+      for (LastTransfer& last : last_transfers_) last.change_from = 0;
+    }
+    ac_share_ = structure.ac_share;
+    cuts_ = structure.cuts;
   }
 
   const VertexMemory& memory(const PlanSkeleton& skeleton,
                              std::size_t vertex,
                              const VertexPlan& plan) {
-    const std::uint64_t cuts = skeleton.structure.cuts;
-    return memories_.get({vertex_key(vertex) | split_key(plan.parallelism),
-                          share_key(skeleton) | shape_key(plan.placement),
-                          static_cast<std::uint64_t>(plan.micro_batches),
-                          cuts},
-                         [&] { return price_memory(skeleton, vertex, plan, config_, profile_); });
+    LastVertex& last = vertices_[vertex];
+    if (last.change != 0 && last.plan == plan) return *last.memory;
+    last.change = ++changes_;
+    last.plan = plan;
+    last.memory =
+        &memories_.get({vertex_key(vertex) | split_key(plan.parallelism),
+                        share_key(skeleton) | shape_key(plan.placement),
+                        static_cast<std::uint64_t>(plan.micro_batches),
+                        cuts_},
+                       [&] { return price_memory(skeleton, vertex, plan, config_, profile_); });
+    return *last.memory;
   }
 
   const TaskTime& time(const PlanSkeleton& skeleton,
@@ -74,40 +90,76 @@ class KnownPieces {
                        const VertexPlan& plan,
                        std::int64_t slots) {
     const auto vertex = static_cast<std::size_t>(skeleton.fused.base[task]);
+    LastTime& last = last_times_[task];
+    if (last.change == vertices_[vertex].change && last.slots == slots) return *last.time;
+    last.change = vertices_[vertex].change;
+    last.slots = slots;
     const ResponsePart& part = skeleton.part(task);
-    const auto boundaries = static_cast<std::uint64_t>(part.first) << 32U |
-                            static_cast<std::uint64_t>(part.last) << 48U;
-    return times_.get({vertex_key(vertex) | split_key(plan.parallelism),
-                       share_key(skeleton) | shape_key(plan.placement),
-                       static_cast<std::uint64_t>(plan.micro_batches),
-                       boundaries | static_cast<std::uint64_t>(slots)},
-                      [&] {
-                        const Vertex& what = skeleton.fused.graph.vertices[task];
-                        return price_part(what, plan, part, slots, config_, profile_);
-                      });
+    const auto boundaries = static_cast<std::uint64_t>(part.first) << 48U |
+                            static_cast<std::uint64_t>(part.last) << 56U;
+    last.time = &times_.get({vertex_key(vertex) | split_key(plan.parallelism),
+                             share_key(skeleton) | shape_key(plan.placement),
+                             static_cast<std::uint64_t>(plan.micro_batches),
+                             boundaries | static_cast<std::uint64_t>(slots)},
+                            [&] {
+                              const Vertex& what = skeleton.fused.graph.vertices[task];
+                              return price_part(what, plan, part, slots, config_, profile_);
+                            });
+    return *last.time;
   }
 
   const Transfer& transfer(const PlanSkeleton& skeleton,
-                           std::size_t consumer,
+                           std::size_t weights_edge,
                            const VertexPlan& from,
                            const VertexPlan& to) {
-    return transfers_.get({vertex_key(consumer) | split_key(from.parallelism),
-                           share_key(skeleton) | split_key(to.parallelism),
-                           shape_key(from.placement),
-                           shape_key(to.placement),
-                           offset_key(from.placement, to.placement)},
-                          [&] {
-                            const Vertex& what = skeleton.graph.vertices[consumer];
-                            return price_weights(what, from, to, config_, profile_);
-                          });
+    const PlanSkeleton::WeightsEdge& edge = skeleton.weights[weights_edge];
+    LastTransfer& last = last_transfers_[weights_edge];
+    const std::uint64_t change_from = vertices_[edge.from].change;
+    const std::uint64_t change_to = vertices_[edge.to].change;
+    if (last.change_from == change_from && last.change_to == change_to) return *last.transfer;
+    last.change_from = change_from;
+    last.change_to = change_to;
+    last.transfer = &transfers_.get({vertex_key(edge.to) | split_key(from.parallelism),
+                                     share_key(skeleton) | split_key(to.parallelism),
+                                     shape_key(from.placement),
+                                     shape_key(to.placement),
+                                     offset_key(from.placement, to.placement)},
+                                    [&] {
+                                      const Vertex& what = skeleton.graph.vertices[edge.to];
+                                      return price_weights(what, from, to, config_, profile_);
+                                    });
+    return *last.transfer;
   }
 
  private:
+  /// The last plan of a vertex; `change` numbers it, 0: none.
+  struct LastVertex {
+    std::uint64_t change = 0;
+    VertexPlan plan;
+    const VertexMemory* memory = nullptr;
+  };
+  struct LastTime {
+    std::uint64_t change = 0;
+    std::int64_t slots = 0;
+    const TaskTime* time = nullptr;
+  };
+  struct LastTransfer {
+    std::uint64_t change_from = 0;
+    std::uint64_t change_to = 0;
+    const Transfer* transfer = nullptr;
+  };
+
   const WorkloadConfig& config_;
   const HardwareProfile& profile_;
   Memo<4, VertexMemory> memories_{kMostSlots};
   Memo<4, TaskTime> times_{kMostSlots};
   Memo<5, Transfer> transfers_{kMostSlots};
+  bool ac_share_ = false;
+  std::uint32_t cuts_ = 0;
+  std::uint64_t changes_ = 0;
+  std::array<LastVertex, kMaxPlanVertices> vertices_;
+  std::array<LastTime, kMaxPlanTasks> last_times_;
+  std::array<LastTransfer, kMaxPlanVertices> last_transfers_;
 };
 
 }  // namespace
@@ -178,7 +230,7 @@ Evaluator::~Evaluator() = default;
 Score Evaluator::score(const Plan& plan) {
   Impl& my = *impl_;
   const PlanSkeleton& skeleton = my.skeleton_of(plan.structure);
-  my.pieces.make_room();
+  my.pieces.begin(skeleton);
   assemble_plan(skeleton, plan, my.config, my.profile, my.pieces, &my.assembly);
   const Assembly& assembly = my.assembly;
   my.tasks.count = assembly.tasks;

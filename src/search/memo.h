@@ -19,19 +19,21 @@ class Memo {
   /// `most_slots` is a power of two.
   explicit Memo(std::size_t most_slots) : most_slots_(most_slots), slots_(kFirstSlots) {}
 
-  /// Makes room for `count` more values: until then references to values stay valid.
-  void make_room(std::size_t count) {
-    if (2 * (size_ + count) <= slots_.size()) return;
+  /// Makes room for `count` more values. True when values have moved or gone: references to them
+  /// stay valid otherwise.
+  bool make_room(std::size_t count) {
+    if (2 * (size_ + count) <= slots_.size()) return false;
     if (slots_.size() >= most_slots_) {
       std::ranges::fill(slots_, Slot{});
       size_ = 0;
-      return;
+      return true;
     }
     std::vector<Slot> old(2 * slots_.size());
     old.swap(slots_);
     for (const Slot& slot : old) {
       if (slot.key[0] != 0) slots_[find(slot.key)] = slot;
     }
+    return true;
   }
 
   /// The value of a key, made by `make()` when it is not there.
@@ -60,11 +62,17 @@ class Memo {
     return mixed ^ mixed >> 32U;
   }
 
+  static bool equals(const Key& a, const Key& b) {
+    std::uint64_t difference = 0;
+    for (std::size_t i = 0; i < Words; ++i) difference |= a[i] ^ b[i];
+    return difference == 0;
+  }
+
   /// The slot of a key, or the free one where it belongs.
   std::size_t find(const Key& key) const {
     const std::size_t mask = slots_.size() - 1;
     std::size_t at = hash(key) & mask;
-    while (slots_[at].key[0] != 0 && slots_[at].key != key) at = (at + 1) & mask;
+    while (slots_[at].key[0] != 0 && !equals(slots_[at].key, key)) at = (at + 1) & mask;
     return at;
   }
 

@@ -228,11 +228,21 @@ const CycleRatio* CycleRatioSolver::solve(const std::vector<std::int64_t>& durat
   return &result_;
 }
 
-bool CycleRatioSolver::exceeds(const std::vector<std::int64_t>& duration_ns,
+bool CycleRatioSolver::reaches(const std::vector<std::int64_t>& duration_ns,
                                const std::vector<TaskEdge>& edges,
                                const CycleRatio& ratio) {
+  // Ratios of simple cycles below p/q are at least 1/(q·D) below it, D being their largest Σ δ. So
+  // cycles of at least p/q are those that are positive at p/q − 1/(q·(D + 1)).
+  std::int64_t most_delta = 1;
+  for (const TaskEdge& edge : edges) most_delta = std::max(most_delta, edge.delta);
+  const std::int64_t scale = most_delta * static_cast<std::int64_t>(duration_ns.size()) + 1;
+  constexpr std::int64_t kLargest = std::int64_t{1} << 61;
+  const auto edges_of_path = static_cast<std::int64_t>(duration_ns.size()) + 1;
+  if (ratio.duration_ns > kLargest / (scale * most_delta * edges_of_path)) return false;
+  const std::int64_t below_ns = ratio.duration_ns * scale - 1;
+  const std::int64_t below_delta = ratio.delta * scale;
   const auto weight = [&](const TaskEdge& edge) {
-    return gain(edge, duration_ns, ratio.duration_ns, ratio.delta);
+    return gain(edge, duration_ns, below_ns, below_delta);
   };
   return !find_longest_paths(duration_ns.size(), edges, weight, &labels_);
 }

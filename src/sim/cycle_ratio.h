@@ -29,9 +29,10 @@ class CycleRatioSolver {
   const CycleRatio* solve(const std::vector<std::int64_t>& duration_ns,
                           const std::vector<TaskEdge>& edges);
 
-  /// Whether some cycle has a larger ratio than `ratio`, or a non-positive Σ δ (with positive
-  /// durations). Fast when most edges lead to later nodes of the list of edges.
-  bool exceeds(const std::vector<std::int64_t>& duration_ns,
+  /// Whether some cycle has a ratio of at least `ratio` (which must be positive), or a non-positive
+  /// Σ δ. Durations are positive. Fast when most edges lead to nodes of later edges. May answer
+  /// false for times so long that the test would overflow.
+  bool reaches(const std::vector<std::int64_t>& duration_ns,
                const std::vector<TaskEdge>& edges,
                const CycleRatio& ratio);
 

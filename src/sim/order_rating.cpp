@@ -55,7 +55,7 @@ void OrderRater::try_order(const CompactTasks& tasks,
                            const std::vector<TaskInstance>& order,
                            SteadyOrder* best) {
   event_graph(tasks, order, &edges_);
-  if (found_ && solver_.exceeds(duration_ns_, edges_, ratio_)) return;
+  if (found_ && solver_.reaches(duration_ns_, edges_, ratio_)) return;
   const CycleRatio* ratio = solver_.solve(duration_ns_, edges_);
   if (ratio == nullptr) return;
   const bool shorter = ratio->duration_ns * ratio_.delta < ratio_.duration_ns * ratio->delta;

@@ -141,7 +141,7 @@ inline bool same_layout(const VertexPlan& a, const VertexPlan& b) {
 /// one transfer:
 ///   const VertexMemory& memory(skeleton, vertex, vertex_plan)   valid as long as `out` is used
 ///   const TaskTime& time(skeleton, task, vertex_plan, slots)
-///   const Transfer& transfer(skeleton, consumer vertex, from, to)
+///   const Transfer& transfer(skeleton, weights edge, from, to)
 template <typename Pieces>
 void assemble_plan(const PlanSkeleton& skeleton,
                    const Plan& plan,
@@ -165,11 +165,8 @@ void assemble_plan(const PlanSkeleton& skeleton,
     const VertexPlan& from = plan.vertices[skeleton.weights[i].from];
     const VertexPlan& to = plan.vertices[skeleton.weights[i].to];
     if (same_layout(from, to)) continue;
-    add_transfer(skeleton,
-                 i,
-                 pieces.transfer(skeleton, skeleton.weights[i].to, from, to),
-                 profile.overlap_slowdown,
-                 out);
+    add_transfer(
+        skeleton, i, pieces.transfer(skeleton, i, from, to), profile.overlap_slowdown, out);
   }
   connect_tasks(skeleton, out);
 }

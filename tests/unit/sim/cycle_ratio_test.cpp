@@ -123,9 +123,11 @@ TEST(MaximumCycleRatio, AgreesWithParametricSearch) {
     }
     ASSERT_EQ(found->duration_ns * expected->delta, expected->duration_ns * found->delta)
         << "graph " << i;
-    ASSERT_FALSE(solver.exceeds(duration_ns, edges, {found->duration_ns, found->delta, {}}));
-    if (found->duration_ns > 0) {
-      ASSERT_TRUE(solver.exceeds(duration_ns, edges, {found->duration_ns - 1, found->delta, {}}));
+    const std::int64_t ratio_ns = found->duration_ns;
+    const std::int64_t delta = found->delta;
+    ASSERT_FALSE(solver.reaches(duration_ns, edges, {ratio_ns + 1, delta, {}}));
+    if (ratio_ns > 0) {
+      ASSERT_TRUE(solver.reaches(duration_ns, edges, {ratio_ns, delta, {}}));
     }
   }
   EXPECT_GT(deadlocks, 100);
