@@ -107,10 +107,9 @@ bool Mover::put(Plan& plan, std::size_t vertex, const Placement& block, Rng& rng
   if (pin.placement && *pin.placement != block) return false;
   const SubPlans& choices = table_.of(k, block);
   if (choices.all.empty()) return false;
-  const SubPlan& choice =
-      wish < 3 && block.gpu_count() <= kMostGpusToPrice
-          ? table_.fastest(k, block)
-          : choices.all[draw_index(choices.all.size(), rng)];
+  const SubPlan& choice = wish < 3 && block.gpu_count() <= kMostGpusToPrice
+                              ? table_.fastest(k, block)
+                              : choices.all[draw_index(choices.all.size(), rng)];
   plan.vertices[vertex] = place(choice, block);
   return true;
 }
