@@ -141,6 +141,27 @@ bool Mover::draw_snap(Plan& plan, std::size_t focus, Rng& rng) {
   return put(plan, focus, block, rng);
 }
 
+bool Mover::draw_pools(const Plan& plan, Rng& rng, Plan& next) {
+  if (axes_.empty()) return false;
+  next = plan;
+  pools_.assign(1, usable_block(table_.config().hardware));
+  const std::int64_t cuts = 1 + rng.below(3);
+  for (std::int64_t i = 0; i < cuts; ++i) {
+    const std::size_t pool = draw_index(pools_.size(), rng);
+    Range Placement::* const axis = kAxes[draw_axis(rng)];
+    const Range whole = pools_[pool].*axis;
+    if (whole.count() < 2) continue;
+    const int cut = draw_int(whole.first + 1, whole.last, rng);
+    pools_.push_back(pools_[pool]);
+    (pools_[pool].*axis).last = cut - 1;
+    (pools_.back().*axis).first = cut;
+  }
+  for (std::size_t v = 0; v < next.vertices.size(); ++v) {
+    if (!put(next, v, pools_[draw_index(pools_.size(), rng)], rng)) return false;
+  }
+  return true;
+}
+
 /// Doubles or halves all blocks along the nodes or racks: a plan that is good on a part of a large
 /// cluster is a good guess for more of it.
 bool Mover::draw_scale(Plan& plan, std::size_t, Rng& rng) {
