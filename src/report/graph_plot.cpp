@@ -5,6 +5,7 @@
 #include <string>
 
 #include "report/palette.h"
+#include "report/task_vertices.h"
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/base/units.h"
@@ -34,6 +35,18 @@ std::string edge_style(EdgeKind kind) {
   return "";
 }
 
+/// Per vertex: its time, of all stages together.
+std::vector<double> vertex_seconds(const Evaluation& evaluation) {
+  std::vector<double> seconds(evaluation.plan.vertices.size(), 0.0);
+  const std::vector<std::int32_t> vertices = report::task_vertices(evaluation);
+  for (std::size_t id = 0; id < vertices.size(); ++id) {
+    if (vertices[id] < 0) continue;
+    seconds[static_cast<std::size_t>(vertices[id])] +=
+        evaluation.priced.tasks.tasks[id].time.total_s;
+  }
+  return seconds;
+}
+
 struct CloseContext {
   void operator()(GVC_t* context) const { gvFreeContext(context); }
 };
@@ -54,6 +67,7 @@ std::string graph_dot(const Evaluation& evaluation, const WorkloadConfig& config
       "  edge [fontname=\"Helvetica\", fontsize=11];\n",
       to_string(config.policy.algorithm),
       format_seconds(evaluation.metrics.iteration_time_s));
+  const std::vector<double> seconds = vertex_seconds(evaluation);
   for (std::size_t v = 0; v < graph.vertices.size(); ++v) {
     const VertexPlan& plan = evaluation.plan.vertices[v];
     dot += fmt::format(
@@ -66,7 +80,7 @@ std::string graph_dot(const Evaluation& evaluation, const WorkloadConfig& config
         plan.parallelism.tp,
         plan.micro_batches,
         placement_text(plan.placement),
-        format_seconds(evaluation.priced.tasks.tasks[v].time.total_s));
+        format_seconds(seconds[v]));
   }
   for (const Edge& edge : graph.edges) {
     dot += fmt::format("  {} -> {} [{}{}];\n",

@@ -21,6 +21,8 @@ struct SearchProgress {
   std::int64_t total_evaluations = 0;
   double temperature = 0.0;   ///< mean over the running chains
   double tokens_per_s = 0.0;  ///< of the best plan so far; 0: none fits yet
+  double period_s = 0.0;      ///< of the best plan so far
+  double bound_s = 0.0;       ///< of the space; 0: not known
 };
 
 /// A decision that every plan of a search must keep.
