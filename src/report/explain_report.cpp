@@ -107,7 +107,7 @@ std::string cycle_text(const Evaluation& evaluation) {
                                iterations,
                                iterations > 1.0 ? "s" : "",
                                format_seconds(evaluation.steady.period_s))) +
-         paragraph("Nothing outside this cycle makes iterations shorter.");
+         paragraph("Shortening anything outside this cycle alone gains nothing.");
 }
 
 std::string memory_text(const Evaluation& evaluation, const Graph& graph) {
