@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
+#include "rpeg/graph/graph.h"
 #include "rpeg/spec/workload_config.h"
 
 // The distribution of response lengths as straight pieces of its distribution function G.
@@ -19,9 +22,28 @@ struct LengthPiece {
   double at(double t) const { return g0 + (g1 - g0) * (t - t0) / width(); }
 };
 
-/// The pieces from `from` tokens to generation_length, ascending. Without gen_quantiles G is 0 up
-/// to generation_length, where it jumps to 1.
-std::vector<LengthPiece> length_pieces(const WorkloadSpec& workload, double from);
+/// The pieces between `from` and `to` tokens, up to generation_length, ascending. Without
+/// gen_quantiles G is 0 up to generation_length, where it jumps to 1.
+std::vector<LengthPiece> length_pieces(const WorkloadSpec& workload,
+                                       double from,
+                                       double to = std::numeric_limits<double>::infinity());
+
+/// A part of the responses: those with more than `tokens_first` and at most `tokens_last` tokens,
+/// which lie between the shares `share_first` and `share_last` of all. Mean and mean square of
+/// their lengths (0 when the part is empty).
+struct PartLengths {
+  double tokens_first = 0.0;
+  double tokens_last = 0.0;
+  double share_first = 0.0;
+  double share_last = 0.0;
+  double mean = 0.0;
+  double mean_square = 0.0;
+};
+PartLengths part_lengths(const ResponsePart& part, const WorkloadSpec& workload);
+
+/// Of `units` sequences those that end in the part: ⌈share_last·units⌉ − ⌈share_first·units⌉, so
+/// that the parts of a response add up.
+std::int64_t units_in_part(const PartLengths& part, std::int64_t units);
 
 /// ∫ Gⁿ dt over a piece: the expected tokens during which all of n sequences have ended already.
 double all_ended_tokens(const LengthPiece& piece, double n);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "rpeg/base/error.h"
 
@@ -41,10 +42,26 @@ int members_per_unit(int stride, int size, int unit) {
   return 0;
 }
 
+/// Groups of the axis with members both among the `count` ranks from `first` on and outside.
+int crossing_groups(const Axis& axis, int first, int count) {
+  int groups = 0;
+  for (int rank = first; rank < first + count; ++rank) {
+    const int member = rank % (axis.stride * axis.size) / axis.stride;
+    if (member > 0 && rank - axis.stride >= first) continue;  // not the first of its group here
+    const int begin = rank - member * axis.stride;
+    const int end = begin + (axis.size - 1) * axis.stride;
+    if (begin < first || end >= first + count) ++groups;
+  }
+  return groups;
+}
+
 /// Shape of one group, node by node.
 GroupShape count_members(const Placement& block, const Axis& axis, int start) {
   const int node_size = block.gpus.count();
   const int rack_nodes = block.nodes.count();
+  const int rack_size = node_size * rack_nodes;
+  const int end = start + (axis.size - 1) * axis.stride;
+  const auto leaves = [&](int unit) { return start / unit != end / unit; };
   GroupShape shape{.size = axis.size, .per_node = 0, .nodes_per_rack = 0, .racks = 0};
   int rack = -1;
   int nodes = 0;
@@ -57,6 +74,10 @@ GroupShape count_members(const Placement& block, const Axis& axis, int start) {
   // Ranks ascend, so the members of a node, and the nodes of a rack, follow one another.
   for (int first = 0; first < axis.size; ++total_nodes) {
     const int node = (start + first * axis.stride) / node_size;
+    if (leaves(node_size)) {
+      shape.node_groups =
+          std::max(shape.node_groups, crossing_groups(axis, node * node_size, node_size));
+    }
     const int beyond = ((node + 1) * node_size - start + axis.stride - 1) / axis.stride;
     const int last = std::min(axis.size, beyond);
     close(last - first, &GroupShape::per_node);
@@ -66,6 +87,10 @@ GroupShape count_members(const Placement& block, const Axis& axis, int start) {
       nodes = 0;
       ++shape.racks;
       rack = node / rack_nodes;
+      if (leaves(rack_size)) {
+        shape.rack_groups =
+            std::max(shape.rack_groups, crossing_groups(axis, rack * rack_size, rack_size));
+      }
     }
     ++nodes;
   }
@@ -74,11 +99,52 @@ GroupShape count_members(const Placement& block, const Axis& axis, int start) {
   return shape;
 }
 
-/// Cost of one ring of p members of which each holds n/p at the end: a line in n.
-AlphaBeta ring(const HardwareProfile& profile, Tier tier, int p, double passes) {
+/// The line through the two rows (bytes, s) around `bytes`, or nearest to it. A line that would
+/// start below zero gives way to the one from zero with the same time at `bytes`.
+AlphaBeta table_line(const std::vector<std::pair<double, double>>& rows, double bytes) {
+  if (rows.size() == 1) return {0.0, rows[0].second / rows[0].first};
+  std::size_t above = 1;
+  while (above + 1 < rows.size() && rows[above].first < bytes) ++above;
+  const auto& [x0, y0] = rows[above - 1];
+  const auto& [x1, y1] = rows[above];
+  const double beta = std::max(0.0, (y1 - y0) / (x1 - x0));
+  const double alpha = y0 - beta * x0;
+  if (alpha >= 0.0) return {alpha, beta};
+  const double at = std::max(bytes, x0);
+  return {0.0, (alpha + beta * at) / at};
+}
+
+/// What crosses an uplink at once.
+struct Senders {
+  int node = 1;
+  int rack = 1;
+};
+
+double shared_beta(const HardwareProfile& profile, Tier tier, double beta, const Senders& senders) {
+  if (tier != Tier::kNode && profile.node_bytes_per_s > 0.0) {
+    beta = std::max(beta, senders.node / profile.node_bytes_per_s);
+  }
+  if (tier == Tier::kCluster && profile.rack_bytes_per_s > 0.0) {
+    beta = std::max(beta, senders.rack / profile.rack_bytes_per_s);
+  }
+  return beta;
+}
+
+/// Cost of one ring of p members of which each holds n/p at the end: a line in n, right at
+/// `bytes`.
+AlphaBeta ring(const HardwareProfile& profile,
+               Tier tier,
+               int p,
+               double passes,
+               const Senders& senders,
+               double bytes) {
   const auto t = static_cast<std::size_t>(tier);
-  return {profile.collective[t].alpha_s + passes * (p - 1) * profile.alpha_step_s[t],
-          passes * (p - 1) / p * profile.collective[t].beta_s_per_byte};
+  const double sent = passes * (p - 1) / p;  // by a rank, of each byte of the buffer
+  const AlphaBeta wire = profile.collective_table[t].empty()
+                             ? profile.collective[t]
+                             : table_line(profile.collective_table[t], sent * bytes);
+  return {wire.alpha_s + passes * (p - 1) * profile.alpha_step_s[t],
+          sent * shared_beta(profile, tier, wire.beta_s_per_byte, senders)};
 }
 
 AlphaBeta faster(const AlphaBeta& a, const AlphaBeta& b, double bytes) {
@@ -91,8 +157,12 @@ AlphaBeta group_cost(const GroupShape& group,
                      double passes,
                      double bytes) {
   if (group.size == 1) return {};
-  const AlphaBeta flat = ring(profile, group.slowest, group.size, passes);
+  const AlphaBeta flat = ring(
+      profile, group.slowest, group.size, passes, {group.node_groups, group.rack_groups}, bytes);
   if (!group.even) return flat;
+  // All members work at once, each with its counterparts in other nodes and racks.
+  const int on_node = group.node_groups * group.per_node;
+  const Senders everyone{on_node, group.rack_groups * group.per_node * group.nodes_per_rack};
   const std::array<int, kTiers> members{group.per_node, group.nodes_per_rack, group.racks};
   AlphaBeta sum;
   double share = 1.0;  // of the buffer that is left for this tier
@@ -101,7 +171,8 @@ AlphaBeta group_cost(const GroupShape& group,
     // Below the top an all-reduce is two calls: reduce-scatter up, all-gather down.
     const bool top = static_cast<Tier>(t) == group.slowest;
     const double calls = top ? 1.0 : passes;
-    const AlphaBeta cost = ring(profile, static_cast<Tier>(t), members[t], passes / calls);
+    const AlphaBeta cost =
+        ring(profile, static_cast<Tier>(t), members[t], passes / calls, everyone, share * bytes);
     sum.alpha_s += calls * cost.alpha_s;
     sum.beta_s_per_byte += calls * share * cost.beta_s_per_byte;
     share /= members[t];
@@ -149,12 +220,15 @@ std::vector<GroupShape> group_shapes(const VertexPlan& plan, GroupAxis group_axi
   const int per_rack = members_per_unit(axis.stride, axis.size, rack);
   if (per_node == 0 || per_rack == 0) return enumerate_group_shapes(plan, group_axis);
   const int racks = axis.size / per_rack;
+  const bool one_node = axis.size == per_node;
   return {{.size = axis.size,
            .slowest = tier_of(axis.size / per_node, racks),
            .per_node = per_node,
            .nodes_per_rack = per_rack / per_node,
            .racks = racks,
-           .even = true}};
+           .even = true,
+           .node_groups = one_node ? 1 : node / per_node,
+           .rack_groups = racks == 1 ? 1 : rack / per_rack}};
 }
 
 Tier slowest_tier(const Placement& placement) {
@@ -171,6 +245,29 @@ AlphaBeta all_gather_cost(const std::vector<GroupShape>& groups,
                           const HardwareProfile& profile,
                           double nominal_bytes) {
   return slowest_group_cost(groups, profile, 1.0, nominal_bytes);
+}
+
+AlphaBeta point_to_point_cost(const HardwareProfile& profile, Tier tier, double nominal_bytes) {
+  const auto t = static_cast<std::size_t>(tier);
+  return profile.point_to_point_table[t].empty()
+             ? profile.point_to_point[t]
+             : table_line(profile.point_to_point_table[t], nominal_bytes);
+}
+
+AlphaBeta stage_send_cost(const VertexPlan& plan,
+                          const HardwareProfile& profile,
+                          double nominal_bytes) {
+  const Placement& block = plan.placement;
+  const Tier tier = slowest_tier(block);
+  const int senders = plan.parallelism.dp * plan.parallelism.tp;
+  const int on_node = block.gpus.count();
+  AlphaBeta cost = point_to_point_cost(profile, tier, nominal_bytes);
+  cost.beta_s_per_byte =
+      shared_beta(profile,
+                  tier,
+                  cost.beta_s_per_byte,
+                  {std::min(senders, on_node), std::min(senders, on_node * block.nodes.count())});
+  return cost;
 }
 
 }  // namespace rpeg

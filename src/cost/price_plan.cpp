@@ -1,152 +1,99 @@
-#include <algorithm>
+#include <array>
 
-#include "cost/memory.h"
-#include "cost/network.h"
-#include "cost/reshard.h"
-#include "cost/vertex_rates.h"
+#include "cost/plan_memory.h"
 #include "rpeg/base/error.h"
+#include "rpeg/cost/assembly.h"
 
 namespace rpeg {
 namespace {
 
-/// The sets of GPUs that exactly the same vertices use.
-struct Atoms {
-  std::vector<std::uint32_t> users;  ///< ascending and distinct
-  std::vector<double> gpus;
+/// Prices every piece when it is asked for.
+class FreshPieces {
+ public:
+  FreshPieces(const WorkloadConfig& config, const HardwareProfile& profile)
+      : config_(config), profile_(profile) {}
+
+  const VertexMemory& memory(const PlanSkeleton& skeleton,
+                             std::size_t vertex,
+                             const VertexPlan& plan) {
+    memory_[vertex] = price_memory(skeleton, vertex, plan, config_, profile_);
+    return memory_[vertex];
+  }
+  TaskTime time(const PlanSkeleton& skeleton,
+                std::size_t task,
+                const VertexPlan& plan,
+                std::int64_t slots) const {
+    return price_part(
+        skeleton.fused.graph.vertices[task], plan, skeleton.part(task), slots, config_, profile_);
+  }
+  Transfer transfer(const PlanSkeleton& skeleton,
+                    std::size_t consumer,
+                    const VertexPlan& from,
+                    const VertexPlan& to) const {
+    return price_weights(skeleton.graph.vertices[consumer], from, to, config_, profile_);
+  }
+
+ private:
+  const WorkloadConfig& config_;
+  const HardwareProfile& profile_;
+  std::array<VertexMemory, kMaxPlanVertices> memory_;
 };
 
-Atoms merge_cells(const std::vector<PlacementCell>& cells) {
-  Atoms atoms;
-  for (const PlacementCell& cell : cells) atoms.users.push_back(cell.users);
-  std::sort(atoms.users.begin(), atoms.users.end());
-  atoms.users.erase(std::unique(atoms.users.begin(), atoms.users.end()), atoms.users.end());
-  atoms.gpus.resize(atoms.users.size(), 0.0);
-  for (const PlacementCell& cell : cells) {
-    const auto at = std::lower_bound(atoms.users.begin(), atoms.users.end(), cell.users);
-    atoms.gpus[static_cast<std::size_t>(at - atoms.users.begin())] += cell.box.gpu_count();
-  }
-  return atoms;
-}
-
-/// Makes `task` hold every atom that one of `users` uses.
-void hold(TimedTask* task, const Atoms& atoms, std::uint32_t users) {
-  for (std::size_t a = 0; a < atoms.users.size(); ++a) {
-    if ((atoms.users[a] & users) == 0) continue;
+/// Makes `task` hold the atoms that one of the blocks uses.
+void hold(TimedTask* task, const BlockAtoms& atoms, std::uint32_t blocks) {
+  for (std::size_t a = 0; a < atoms.count; ++a) {
+    if ((atoms.users[a] & blocks) == 0) continue;
     task->atoms.push_back(static_cast<std::int32_t>(a));
     task->gpus += atoms.gpus[a];
   }
 }
 
-/// Bytes of a data edge per sequence: 4 a token id, log-probability or value.
-double data_bytes_per_sequence(Op from, const WorkloadConfig& config) {
-  constexpr double kElement = 4.0;
-  const double response = expected_length(config.workload);
-  switch (from) {
-    case Op::kGenerate:  // ids of prompt and response, log-probabilities of the response
-      return kElement * (static_cast<double>(config.workload.context_length) + 2.0 * response);
-    case Op::kInferReward:
-      return kElement;
-    case Op::kInferValue:
-    case Op::kInferReference:
-    case Op::kInferActor:
-      return kElement * response;
-    case Op::kTrain:
-    case Op::kTrainJoint:
-      return 0.0;
-  }
-  throw Error(ErrorKind::kInternal, "cost: unknown op");
+void connect(TaskGraph* graph, std::size_t from, std::size_t to, std::int64_t delta) {
+  graph->edges.push_back({static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), delta});
 }
 
-/// Time until the data of an edge between different blocks has arrived: each replica of the
-/// receiver gets its own sequences.
-double data_edge_s(const Edge& edge,
-                   const Plan& plan,
-                   const Graph& graph,
-                   const WorkloadConfig& config,
-                   const HardwareProfile& profile) {
-  const VertexPlan& from = plan.vertices[index(edge.from)];
-  const VertexPlan& to = plan.vertices[index(edge.to)];
-  if (from.placement == to.placement) return 0.0;
-  const Vertex& receiver = graph.vertices[index(edge.to)];
-  const double sequences =
-      static_cast<double>(batch_units(receiver, config) * sequences_per_unit(receiver, config));
-  const double bytes =
-      sequences * data_bytes_per_sequence(graph.vertices[index(edge.from)].op, config);
-  const auto tier = static_cast<std::size_t>(tier_between(from.placement, to.placement));
-  return seconds(profile.point_to_point[tier], bytes / to.parallelism.dp);
-}
-
-void connect(TaskGraph* tasks, std::size_t from, std::size_t to, std::int64_t delta) {
-  tasks->edges.push_back({static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), delta});
-}
-
-/// A weights edge as a task: between the blocks at τ = 0, beside compute at τ ≥ 1.
-void add_transfer(TaskGraph* tasks,
-                  const Atoms& atoms,
-                  const Edge& edge,
-                  const Vertex& consumer,
-                  TimedTask transfer,
-                  double overlap_slowdown) {
-  const std::size_t from = index(edge.from);
-  const std::size_t to = index(edge.to);
-  const std::size_t self = tasks->tasks.size();
-  transfer.name = tasks->tasks[from].name + "->" + consumer.name;
-  connect(tasks, from, self, 0);
-  connect(tasks, self, to, edge.delta);
-  if (edge.delta > 1) {
-    transfer.time.comm_s *= overlap_slowdown;
-    transfer.time.total_s *= overlap_slowdown;
-    connect(tasks, self, self, 1);
-  } else {
-    hold(&transfer, atoms, 1U << from | 1U << to);
-  }
-  tasks->tasks.push_back(std::move(transfer));
-}
-
-std::vector<PlacementCell> cells_of(const Plan& plan) {
-  std::vector<Placement> placements;
-  placements.reserve(plan.vertices.size());
-  for (const VertexPlan& vertex : plan.vertices) placements.push_back(vertex.placement);
-  return cut_into_cells(placements);
-}
-
-TaskGraph build_tasks(const Plan& plan,
-                      const Graph& graph,
-                      const WorkloadConfig& config,
-                      const HardwareProfile& profile,
-                      const Atoms& atoms) {
-  TaskGraph tasks;
-  tasks.atom_count = static_cast<std::int32_t>(atoms.users.size());
-  tasks.atom_gpus = atoms.gpus;
-  for (std::size_t i = 0; i < graph.vertices.size(); ++i) {
+/// All tasks and edges, those that others imply included.
+TaskGraph build_tasks(const PlanSkeleton& skeleton, const Assembly& assembly) {
+  const FusedGraph& fused = skeleton.fused;
+  const BlockAtoms& atoms = assembly.atoms;
+  TaskGraph graph;
+  graph.atom_count = static_cast<std::int32_t>(atoms.count);
+  graph.atom_gpus.assign(atoms.gpus.begin(),
+                         atoms.gpus.begin() + static_cast<std::ptrdiff_t>(atoms.count));
+  for (std::size_t id = 0; id < assembly.tasks; ++id) {
     TimedTask task;
-    task.name = graph.vertices[i].name;
-    task.time = price_vertex(graph.vertices[i], plan.vertices[i], config, profile);
-    hold(&task, atoms, 1U << i);
-    tasks.tasks.push_back(std::move(task));
-  }
-  for (const Edge& edge : graph.edges) {
-    const VertexPlan& from = plan.vertices[index(edge.from)];
-    const VertexPlan& to = plan.vertices[index(edge.to)];
-    if (edge.kind == EdgeKind::kData) {
-      TaskTime& time = tasks.tasks[index(edge.to)].time;
-      const double arrival_s = data_edge_s(edge, plan, graph, config, profile);
-      time.comm_s += arrival_s;
-      time.total_s += arrival_s;
-    }
-    if (edge.kind == EdgeKind::kWeights && !same_layout(from, to)) {
-      const Vertex& consumer = graph.vertices[index(edge.to)];
-      add_transfer(&tasks,
-                   atoms,
-                   edge,
-                   consumer,
-                   price_transfer(consumer, from, to, config, profile),
-                   profile.overlap_slowdown);
+    task.time = assembly.time[id];
+    if (id < fused.base.size()) {
+      task.vertex = fused.base[id];
+      task.name = fused.graph.vertices[id].name;
+      hold(&task, atoms, 1U << atoms.block_of[static_cast<std::size_t>(task.vertex)]);
     } else {
-      connect(&tasks, index(edge.from), index(edge.to), edge.delta);
+      const auto& edge = skeleton.weights[assembly.transfer_of[id]];
+      task.name =
+          skeleton.graph.vertices[edge.from].name + "->" + skeleton.graph.vertices[edge.to].name;
+      task.bytes = assembly.transfer_bytes[id];
+      if (edge.delta == 1) {
+        hold(&task, atoms, 1U << atoms.block_of[edge.from] | 1U << atoms.block_of[edge.to]);
+      }
     }
+    graph.tasks.push_back(std::move(task));
   }
-  return tasks;
+  std::size_t weights_edge = 0;
+  std::size_t transfer = fused.base.size();
+  for (const Edge& edge : fused.graph.edges) {
+    const bool moves = edge.kind == EdgeKind::kWeights && transfer < assembly.tasks &&
+                       assembly.transfer_of[transfer] == weights_edge;
+    if (edge.kind == EdgeKind::kWeights) ++weights_edge;
+    if (!moves) {
+      connect(&graph, index(edge.from), index(edge.to), edge.delta);
+      continue;
+    }
+    connect(&graph, index(edge.from), transfer, 0);
+    connect(&graph, transfer, index(edge.to), edge.delta);
+    if (edge.delta > 1) connect(&graph, transfer, transfer, 1);
+    ++transfer;
+  }
+  return graph;
 }
 
 }  // namespace
@@ -156,14 +103,18 @@ PricedPlan price_plan(const Plan& plan,
                       const WorkloadConfig& config,
                       const HardwareProfile& profile) {
   check(plan.vertices.size() == graph.vertices.size(), "cost: plan and graph differ in vertices");
-  const std::vector<PlacementCell> cells = cells_of(plan);
-  PlanMemory memory = plan_memory(plan, graph, config, profile, cells);
-  return {.tasks = build_tasks(plan, graph, config, profile, merge_cells(cells)),
-          .memory = std::move(memory.vertices),
-          .peak_bytes = memory.peak_bytes,
-          .limit_bytes = memory.limit_bytes,
-          .overflow = memory.overflow,
-          .overflow_text = std::move(memory.overflow_text)};
+  const PlanSkeleton skeleton = build_skeleton(graph, plan.structure, config);
+  FreshPieces pieces(config, profile);
+  Assembly assembly;
+  assemble_plan(skeleton, plan, config, profile, pieces, &assembly);
+  PricedPlan priced;
+  priced.tasks = build_tasks(skeleton, assembly);
+  priced.peak_bytes = assembly.peak_bytes;
+  priced.limit_bytes = profile.memory_per_gpu;
+  priced.overflow = assembly.overflow;
+  priced.generation_slots = assembly.slots;
+  describe_memory(skeleton, plan, assembly, profile, &priced);
+  return priced;
 }
 
 }  // namespace rpeg

@@ -1,7 +1,7 @@
 #include "cost/reshard.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 
 #include "cost/network.h"
 #include "cost/shard.h"
@@ -12,148 +12,224 @@ namespace {
 double d(std::int64_t value) { return static_cast<double>(value); }
 
 int stage_of(const Parallelism& p, int rank) { return rank / (p.dp * p.tp); }
-int slice_of(const Parallelism& p, int rank) { return rank % p.tp; }
 
 /// Length of the intersection of [a0, a1) and [b0, b1).
 double overlap(double a0, double a1, double b0, double b1) {
   return std::max(0.0, std::min(a1, b1) - std::max(a0, b0));
 }
 
-/// Share of a matrix that slice i of n and slice j of m have in common.
-double slice_overlap(int i, int n, int j, int m) {
-  return overlap(i / static_cast<double>(n),
-                 (i + 1) / static_cast<double>(n),
-                 j / static_cast<double>(m),
-                 (j + 1) / static_cast<double>(m));
+/// Up to two disjoint ranges of indices.
+struct TwoRanges {
+  std::array<Range, 2> ranges{};
+  std::size_t count = 0;
+  void add(Range range) { ranges[count++] = range; }
+};
+
+/// Length of the intersection, where an index of `a` is 1/a_parts long and one of `b` 1/b_parts.
+double overlap(const TwoRanges& a, double a_parts, const TwoRanges& b, double b_parts) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < a.count; ++i) {
+    for (std::size_t j = 0; j < b.count; ++j) {
+      sum += overlap(a.ranges[i].first / a_parts,
+                     (a.ranges[i].last + 1) / a_parts,
+                     b.ranges[j].first / b_parts,
+                     (b.ranges[j].last + 1) / b_parts);
+    }
+  }
+  return sum;
 }
 
-/// KV heads [first, last) of a slice; replicated when there are more slices than heads.
-Range kv_heads(std::int64_t heads, int slice, int tp) {
-  const auto first = static_cast<int>(heads * slice / tp);
-  const auto last = static_cast<int>((heads * (slice + 1) + tp - 1) / tp) - 1;
-  return {first, last};
+/// The slices of matrices that the ranks of one stage hold between them.
+TwoRanges slices_in_stage(const Ranks& ranks, int stage) {
+  const int tp = ranks.parallelism.tp;
+  const int stage_ranks = ranks.parallelism.dp * tp;
+  const int first = std::max(ranks.first, stage * stage_ranks);
+  const int last = std::min(ranks.first + ranks.count, (stage + 1) * stage_ranks) - 1;
+  TwoRanges slices;
+  if (last - first + 1 >= tp) {
+    slices.add({0, tp - 1});
+  } else if (first % tp <= last % tp) {
+    slices.add({first % tp, last % tp});
+  } else {
+    slices.add({0, last % tp});
+    slices.add({first % tp, tp - 1});
+  }
+  return slices;
 }
 
-bool holds_table(const ModelSpec& model, ModelRole role, const Parallelism& p, int stage) {
-  const bool as_head = model.tied_embeddings && !has_scalar_head(role);
+/// KV heads of some slices; a head that several slices replicate counts once.
+TwoRanges kv_heads(std::int64_t heads, const TwoRanges& slices, int tp) {
+  TwoRanges held;
+  for (std::size_t i = 0; i < slices.count; ++i) {
+    const auto first = static_cast<int>(heads * slices.ranges[i].first / tp);
+    const auto last = static_cast<int>((heads * (slices.ranges[i].last + 1) + tp - 1) / tp) - 1;
+    if (i > 0 && first <= held.ranges[0].last) {
+      held.ranges[0].last = std::max(held.ranges[0].last, last);
+    } else {
+      held.add({first, last});
+    }
+  }
+  return held;
+}
+
+bool holds_table(const ModelSpec& model, Head head, const Parallelism& p, int stage) {
+  const bool as_head = model.tied_embeddings && has_vocabulary(head);
   return stage == 0 || (as_head && stage == p.pp - 1);
 }
 
-/// What the receivers of one transfer get, in elements of the model.
-struct Volume {
-  double largest_gpu = 0.0;
-  double largest_node = 0.0;  ///< each element once per node
-  double largest_rack = 0.0;
-  double total = 0.0;
-};
+/// What both hold of the layers and tables of two stages.
+double common_of_stages(
+    const ModelSpec& model, Head head, const Ranks& a, int stage_a, const Ranks& b, int stage_b) {
+  const Parallelism& pa = a.parallelism;
+  const Parallelism& pb = b.parallelism;
+  const auto [first_a, last_a] = stage_layers(model.layers, pa.pp, stage_a);
+  const auto [first_b, last_b] = stage_layers(model.layers, pb.pp, stage_b);
+  const double layers = overlap(d(first_a), d(last_a), d(first_b), d(last_b));
+  const bool table = holds_table(model, head, pa, stage_a) && holds_table(model, head, pb, stage_b);
+  const bool end = stage_a == pa.pp - 1 && stage_b == pb.pp - 1;
+  if (layers == 0.0 && !table && !end) return 0.0;
 
-/// Walks over the nodes ("rows") of the receiving block; neighbours with the same pattern are
-/// counted together, so that the work follows the number of stages, not of nodes.
+  const TwoRanges slices_a = slices_in_stage(a, stage_a);
+  const TwoRanges slices_b = slices_in_stage(b, stage_b);
+  const double share = overlap(slices_a, pa.tp, slices_b, pb.tp);
+  const double kv = overlap(kv_heads(model.num_kv_heads, slices_a, pa.tp),
+                            1.0,
+                            kv_heads(model.num_kv_heads, slices_b, pb.tp),
+                            1.0);
+  const double hidden = d(model.hidden_dim);
+  const double divided =
+      2.0 * d(model.num_heads * model.head_dim) + (model.gated_ffn ? 3.0 : 2.0) * d(model.ffn_dim);
+  const double table_elements = share * d(model.vocab_size) * hidden;
+  double elements = layers * hidden * (share * divided + 2.0 * kv * d(model.head_dim) + 2.0);
+  if (table) elements += table_elements;
+  if (end) {
+    elements += hidden;  // the final norm
+    if (has_scalar(head)) elements += hidden;
+    if (has_vocabulary(head) && !model.tied_embeddings) elements += table_elements;
+  }
+  return elements;
+}
+
+bool contains(const Range& outer, const Range& inner) {
+  return outer.first <= inner.first && inner.last <= outer.last;
+}
+
+/// Walks over the nodes of the receiving block; neighbouring nodes, and racks, with the same
+/// pattern are counted together, so that the work follows the number of stages, not of nodes.
 class VolumeCounter {
  public:
-  VolumeCounter(const ModelSpec& model,
-                ModelRole role,
-                const VertexPlan& from,
-                const VertexPlan& to)
-      : model_(model), role_(role), from_(from), to_(to) {}
+  VolumeCounter(const ModelSpec& model, Head head, const VertexPlan& from, const VertexPlan& to)
+      : model_(model), head_(head), from_(from), to_(to) {}
 
-  Volume count() {
+  TransferVolume count() {
     const Placement& block = to_.placement;
-    for (int rack = block.racks.first; rack <= block.racks.last; ++rack) {
-      double in_rack = 0.0;
+    for (int rack = block.racks.first; rack <= block.racks.last;) {
+      const int racks = racks_alike(rack);
       for (int node = block.nodes.first; node <= block.nodes.last;) {
-        const int alike = rows_alike(rack, node);
-        in_rack += alike * add_row(rack, node, alike);
-        node += alike;
+        const int nodes = nodes_alike(rack, node);
+        add_node(rack, node, racks * nodes);
+        node += nodes;
       }
-      const double distinct = elements_of_rows(rack, block.nodes);
-      volume_.largest_rack = std::max(volume_.largest_rack, std::min(in_rack, distinct));
+      volume_.largest_rack =
+          std::max(volume_.largest_rack,
+                   missing(ranks_on(to_, rack, block.nodes),
+                           held_on(rack, from_.placement.nodes, from_.placement.gpus)));
+      rack += racks;
     }
     return volume_;
   }
 
  private:
-  static int row_of(const Placement& block, int rack, int node) {
-    return (rack - block.racks.first) * block.nodes.count() + node - block.nodes.first;
+  /// The ranks on all GPUs of some nodes of a rack, all inside the block.
+  static Ranks ranks_on(const VertexPlan& plan, int rack, const Range& nodes) {
+    const Placement& block = plan.placement;
+    const int row =
+        (rack - block.racks.first) * block.nodes.count() + nodes.first - block.nodes.first;
+    const int width = block.gpus.count();
+    return {plan.parallelism, row * width, nodes.count() * width};
   }
 
-  bool in_source(int rack, int node) const {
+  /// The sender's ranks there; none when it has no GPU there.
+  Ranks held_on(int rack, const Range& nodes, const Range& gpus) const {
     const Placement& block = from_.placement;
-    return block.racks.first <= rack && rack <= block.racks.last && block.nodes.first <= node &&
-           node <= block.nodes.last;
+    const bool inside = contains(block.racks, {rack, rack}) && contains(block.nodes, nodes) &&
+                        contains(block.gpus, gpus);
+    if (!inside) return {from_.parallelism, 0, 0};
+    Ranks ranks = ranks_on(from_, rack, nodes);
+    if (gpus == block.gpus) return ranks;
+    return {from_.parallelism, ranks.first + gpus.first - block.gpus.first, gpus.count()};
   }
 
-  /// Rows from this one on that lie wholly in the stage in which it begins; 0 if it does not.
-  static int rows_in_stage(const VertexPlan& plan, int rack, int node) {
-    const int width = plan.placement.gpus.count();
+  /// Distinct elements that some ranks need and none of those beside them holds.
+  double missing(const Ranks& need, const Ranks& held) const {
+    double elements = common_elements(model_, head_, need, need);
+    if (held.count > 0) elements -= common_elements(model_, head_, held, need);
+    return std::max(0.0, elements);
+  }
+
+  /// Units of `unit` ranks from this one on that lie wholly in the stage in which it begins; 0 if
+  /// it does not, or if the slices of the next unit differ.
+  static int units_in_stage(const VertexPlan& plan, int first_rank, int unit) {
     const int stage_ranks = plan.parallelism.dp * plan.parallelism.tp;
-    const int rank = row_of(plan.placement, rack, node) * width;
-    return (stage_ranks - rank % stage_ranks) / width;
+    if (unit % plan.parallelism.tp != 0) return 0;
+    return (stage_ranks - first_rank % stage_ranks) / unit;
   }
 
-  /// How many rows from (rack, node) on have the pattern of this one; at least 1.
-  int rows_alike(int rack, int node) const {
-    const auto repeats = [](const VertexPlan& plan) {
-      return plan.placement.gpus.count() % plan.parallelism.tp == 0;
-    };
-    if (!repeats(to_) || !repeats(from_)) return 1;
-    int rows = std::min(to_.placement.nodes.last - node + 1, rows_in_stage(to_, rack, node));
-    const Range& source = from_.placement.nodes;
-    if (in_source(rack, node)) {
-      rows = std::min({rows, source.last - node + 1, rows_in_stage(from_, rack, node)});
-    } else if (node < source.first) {
-      rows = std::min(rows, source.first - node);
+  /// How many of the indices from `at` on have the same place relative to the sender: until the
+  /// block ends, until the sender's begins, or as long as the sender's units are alike.
+  template <typename F>
+  static int alike(int at, const Range& block, const Range& source, F source_units) {
+    int count = block.last - at + 1;
+    if (at < source.first) count = std::min(count, source.first - at);
+    if (contains(source, {at, at})) {
+      count = std::min({count, source.last - at + 1, source_units()});
     }
-    return std::max(1, rows);
+    return count;
   }
 
-  /// Adds `alike` rows like this one; returns the distinct elements that one of them receives.
-  double add_row(int rack, int node, int alike) {
-    const Placement& block = to_.placement;
-    const Range& source = from_.placement.gpus;
-    const bool shared = in_source(rack, node);
+  int racks_alike(int rack) const {
+    const Ranks need = ranks_on(to_, rack, to_.placement.nodes);
+    const int count = alike(rack, to_.placement.racks, from_.placement.racks, [&] {
+      const Ranks held = ranks_on(from_, rack, from_.placement.nodes);
+      return units_in_stage(from_, held.first, held.count);
+    });
+    return std::max(1, std::min(count, units_in_stage(to_, need.first, need.count)));
+  }
+
+  int nodes_alike(int rack, int node) const {
+    const Ranks need = ranks_on(to_, rack, {node, node});
+    int count = units_in_stage(to_, need.first, need.count);
+    if (contains(from_.placement.racks, {rack, rack})) {
+      count = std::min(count, alike(node, to_.placement.nodes, from_.placement.nodes, [&] {
+                         const Ranks held = ranks_on(from_, rack, {node, node});
+                         return units_in_stage(from_, held.first, held.count);
+                       }));
+    }
+    return std::clamp(count, 1, to_.placement.nodes.last - node + 1);
+  }
+
+  /// Adds `alike` nodes like this one.
+  void add_node(int rack, int node, int alike) {
+    const Range& gpus = to_.placement.gpus;
+    const Ranks need = ranks_on(to_, rack, {node, node});
     double sum = 0.0;
-    for (int gpu = block.gpus.first; gpu <= block.gpus.last; ++gpu) {
-      const int rank = row_of(block, rack, node) * block.gpus.count() + gpu - block.gpus.first;
-      double missing = common_elements(model_, role_, to_.parallelism, rank, to_.parallelism, rank);
-      if (shared && source.first <= gpu && gpu <= source.last) {
-        const int held = row_of(from_.placement, rack, node) * source.count() + gpu - source.first;
-        missing -= common_elements(model_, role_, from_.parallelism, held, to_.parallelism, rank);
-      }
-      missing = std::max(0.0, missing);
-      volume_.largest_gpu = std::max(volume_.largest_gpu, missing);
-      sum += missing;
+    for (int gpu = gpus.first; gpu <= gpus.last; ++gpu) {
+      const double in = missing({to_.parallelism, need.first + gpu - gpus.first, 1},
+                                held_on(rack, {node, node}, {gpu, gpu}));
+      volume_.largest_gpu = std::max(volume_.largest_gpu, in);
+      sum += in;
     }
     volume_.total += alike * sum;
-    const double distinct = std::min(sum, elements_of_rows(rack, {node, node}));
-    volume_.largest_node = std::max(volume_.largest_node, distinct);
-    return distinct;
-  }
-
-  /// Distinct elements of the stages that the GPUs of some rows of a rack belong to.
-  double elements_of_rows(int rack, const Range& nodes) const {
-    const int width = to_.placement.gpus.count();
-    const int first = row_of(to_.placement, rack, nodes.first) * width;
-    const int last = first + nodes.count() * width - 1;
-    const Parallelism whole{1, to_.parallelism.pp, 1};
-    double elements = 0.0;
-    for (int stage = stage_of(to_.parallelism, first); stage <= stage_of(to_.parallelism, last);
-         ++stage) {
-      elements += stage_elements(model_, role_, whole, stage);
-    }
-    return elements;
+    volume_.largest_node = std::max(
+        volume_.largest_node, missing(need, held_on(rack, {node, node}, from_.placement.gpus)));
   }
 
   const ModelSpec& model_;
-  ModelRole role_;
+  Head head_;
   const VertexPlan& from_;
   const VertexPlan& to_;
-  Volume volume_;
+  TransferVolume volume_;
 };
-
-bool contains(const Range& outer, const Range& inner) {
-  return outer.first <= inner.first && inner.last <= outer.last;
-}
 
 /// The tier over which every receiver reaches the nearest holder of all it needs.
 Tier holder_tier(const VertexPlan& from, const VertexPlan& to) {
@@ -171,40 +247,25 @@ Tier holder_tier(const VertexPlan& from, const VertexPlan& to) {
 
 }  // namespace
 
-double common_elements(const ModelSpec& model,
-                       ModelRole role,
-                       const Parallelism& from,
-                       int rank_from,
-                       const Parallelism& to,
-                       int rank_to) {
-  const int stage_a = stage_of(from, rank_from);
-  const int stage_b = stage_of(to, rank_to);
-  const int slice_a = slice_of(from, rank_from);
-  const int slice_b = slice_of(to, rank_to);
-  const double share = slice_overlap(slice_a, from.tp, slice_b, to.tp);
-  const double hidden = d(model.hidden_dim);
-  const auto [first_a, last_a] = stage_layers(model.layers, from.pp, stage_a);
-  const auto [first_b, last_b] = stage_layers(model.layers, to.pp, stage_b);
-  const double layers = overlap(d(first_a), d(last_a), d(first_b), d(last_b));
-  const Range kv_a = kv_heads(model.num_kv_heads, slice_a, from.tp);
-  const Range kv_b = kv_heads(model.num_kv_heads, slice_b, to.tp);
-  const double kv = overlap(kv_a.first, kv_a.last + 1, kv_b.first, kv_b.last + 1);
-  const double divided =
-      2.0 * d(model.num_heads * model.head_dim) + (model.gated_ffn ? 3.0 : 2.0) * d(model.ffn_dim);
-  double elements = layers * hidden * (share * divided + 2.0 * kv * d(model.head_dim) + 2.0);
-  const double table = share * d(model.vocab_size) * hidden;
-  if (holds_table(model, role, from, stage_a) && holds_table(model, role, to, stage_b)) {
-    elements += table;
-  }
-  if (stage_a == from.pp - 1 && stage_b == to.pp - 1) {
-    elements += hidden;  // the final norm
-    if (has_scalar_head(role)) {
-      elements += hidden;
-    } else if (!model.tied_embeddings) {
-      elements += table;
+double common_elements(const ModelSpec& model, Head head, const Ranks& a, const Ranks& b) {
+  double elements = 0.0;
+  for (int i = stage_of(a.parallelism, a.first);
+       i <= stage_of(a.parallelism, a.first + a.count - 1);
+       ++i) {
+    for (int j = stage_of(b.parallelism, b.first);
+         j <= stage_of(b.parallelism, b.first + b.count - 1);
+         ++j) {
+      elements += common_of_stages(model, head, a, i, b, j);
     }
   }
   return elements;
+}
+
+TransferVolume transfer_volume(const ModelSpec& model,
+                               Head head,
+                               const VertexPlan& from,
+                               const VertexPlan& to) {
+  return VolumeCounter(model, head, from, to).count();
 }
 
 Tier tier_between(const Placement& a, const Placement& b) {
@@ -221,23 +282,28 @@ TimedTask price_transfer(const Vertex& consumer,
                          const WorkloadConfig& config,
                          const HardwareProfile& profile) {
   const ModelSpec& model = config.model(consumer.model);
-  const Volume volume = VolumeCounter(model, consumer.model, from, to).count();
+  const Head head = head_of(consumer);
+  const TransferVolume volume = transfer_volume(model, head, from, to);
   const double bytes = element_bytes(config.optimizer.dtype).weight;
   const Tier tier = holder_tier(from, to);
-  const auto beta = [&profile](Tier t) {
-    return profile.point_to_point[static_cast<std::size_t>(t)].beta_s_per_byte;
+  const double gpu_bytes = volume.largest_gpu * bytes;
+  const double beta = point_to_point_cost(profile, tier, gpu_bytes).beta_s_per_byte;
+  // Without a rate of its own an uplink carries one rank's.
+  const auto uplink = [beta](double bytes_per_s) {
+    return bytes_per_s > 0.0 ? 1.0 / bytes_per_s : beta;
   };
-  double bound_s = volume.largest_gpu * bytes * beta(tier);
+  double bound_s = gpu_bytes * beta;
   if (tier != Tier::kNode) {
-    // The uplink of a node carries one rank's rate.
+    const double node_beta = uplink(profile.node_bytes_per_s);
     const int source_nodes = from.placement.nodes.count() * from.placement.racks.count();
-    const double egress_s =
-        std::min(volume.total, d(parameter_count(model, has_scalar_head(consumer.model)))) * bytes *
-        beta(tier) / source_nodes;
-    bound_s = std::max({bound_s, volume.largest_node * bytes * beta(tier), egress_s});
+    const double model_elements = d(parameter_count(model, has_scalar(head)));
+    const double egress = std::min(volume.total, model_elements) / source_nodes;
+    bound_s =
+        std::max({bound_s, volume.largest_node * bytes * node_beta, egress * bytes * node_beta});
   }
   if (tier == Tier::kCluster) {
-    bound_s = std::max(bound_s, volume.largest_rack * bytes * beta(tier));
+    const double rack_beta = uplink(profile.rack_bytes_per_s);
+    bound_s = std::max(bound_s, volume.largest_rack * bytes * rack_beta);
   }
   TimedTask task;
   task.bytes = volume.total * bytes;

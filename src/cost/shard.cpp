@@ -25,8 +25,21 @@ ElementBytes element_bytes(TrainDtype dtype) {
   throw Error(ErrorKind::kInternal, "cost: unknown dtype");
 }
 
-bool has_scalar_head(ModelRole role) {
-  return role == ModelRole::kCritic || role == ModelRole::kReward;
+Head head_of(const Vertex& vertex) {
+  switch (vertex.op) {
+    case Op::kInferReward:
+    case Op::kInferValue:
+      return Head::kScalar;
+    case Op::kTrainJoint:
+      return Head::kBoth;
+    case Op::kTrain:
+      return vertex.model == ModelRole::kCritic ? Head::kScalar : Head::kVocabulary;
+    case Op::kGenerate:
+    case Op::kInferReference:
+    case Op::kInferActor:
+      return Head::kVocabulary;
+  }
+  throw Error(ErrorKind::kInternal, "cost: unknown op");
 }
 
 double padded_vocab(const ModelSpec& spec, int tp) {
@@ -46,34 +59,36 @@ double layer_matrix_elements(const ModelSpec& spec, int tp) {
   return query_and_output + key_and_value + ffn;
 }
 
-double head_elements(const ModelSpec& spec, ModelRole role, int tp) {
-  if (has_scalar_head(role)) return d(spec.hidden_dim);
-  return padded_vocab(spec, tp) * d(spec.hidden_dim) / tp;
+double head_elements(const ModelSpec& spec, Head head, int tp) {
+  const double hidden = d(spec.hidden_dim);
+  return (has_vocabulary(head) ? padded_vocab(spec, tp) * hidden / tp : 0.0) +
+         (has_scalar(head) ? hidden : 0.0);
 }
 
-double stage_elements(const ModelSpec& spec,
-                      ModelRole role,
-                      const Parallelism& parallelism,
-                      int stage) {
-  const auto [first, last] = stage_layers(spec.layers, parallelism.pp, stage);
+double stage_layer_count(const ModelSpec& spec, int pp, int stage) {
+  const auto [first, last] = stage_layers(spec.layers, pp, stage);
+  return d(last - first);
+}
+
+double stage_elements(const ModelSpec& spec, Head head, const Parallelism& parallelism, int stage) {
+  const int tp = parallelism.tp;
   const double hidden = d(spec.hidden_dim);
-  double elements = d(last - first) * (layer_matrix_elements(spec, parallelism.tp) + 2.0 * hidden);
   const bool is_first = stage == 0;
   const bool is_last = stage == parallelism.pp - 1;
-  if (is_first) elements += padded_vocab(spec, parallelism.tp) * hidden / parallelism.tp;
+  double elements = stage_layer_count(spec, parallelism.pp, stage) *
+                    (layer_matrix_elements(spec, tp) + 2.0 * hidden);
+  if (is_first) elements += padded_vocab(spec, tp) * hidden / tp;
   if (is_last) {
-    elements += hidden;  // the final norm
-    const bool head_is_the_table = is_first && spec.tied_embeddings && !has_scalar_head(role);
-    if (!head_is_the_table) elements += head_elements(spec, role, parallelism.tp);
+    elements += hidden + head_elements(spec, head, tp);  // the final norm, and the heads
+    const bool head_is_the_table = is_first && spec.tied_embeddings && has_vocabulary(head);
+    if (head_is_the_table) elements -= head_elements(spec, Head::kVocabulary, tp);
   }
   return elements;
 }
 
-double largest_stage_elements(const ModelSpec& spec,
-                              ModelRole role,
-                              const Parallelism& parallelism) {
-  return std::max(stage_elements(spec, role, parallelism, 0),
-                  stage_elements(spec, role, parallelism, parallelism.pp - 1));
+double largest_stage_elements(const ModelSpec& spec, Head head, const Parallelism& parallelism) {
+  return std::max(stage_elements(spec, head, parallelism, 0),
+                  stage_elements(spec, head, parallelism, parallelism.pp - 1));
 }
 
 std::int64_t parameter_count(const ModelSpec& spec, bool scalar_head) {

@@ -17,8 +17,13 @@ struct ElementBytes {
 };
 ElementBytes element_bytes(TrainDtype dtype);
 
-/// Critic and reward model end in one scalar, actor and reference in the vocabulary.
-bool has_scalar_head(ModelRole role);
+/// What a model ends in: logits over the vocabulary, one scalar, or (a shared trunk in training)
+/// both.
+enum class Head { kVocabulary, kScalar, kBoth };
+/// The head that a vertex computes with: rewards and values are scalars whoever owns the trunk.
+Head head_of(const Vertex& vertex);
+inline bool has_vocabulary(Head head) { return head != Head::kScalar; }
+inline bool has_scalar(Head head) { return head != Head::kVocabulary; }
 
 /// Rows of the embedding table: at tp > 1 the vocabulary rounded up to a multiple of 128 · tp.
 double padded_vocab(const ModelSpec& spec, int tp);
@@ -29,18 +34,16 @@ double local_kv_heads(const ModelSpec& spec, int tp);
 /// Elements of the matrices of one layer on one rank (no norms).
 double layer_matrix_elements(const ModelSpec& spec, int tp);
 
-/// Elements of the output head on one rank of the last stage; of a tied table too.
-double head_elements(const ModelSpec& spec, ModelRole role, int tp);
+/// Elements of the output heads on one rank of the last stage; of a tied table too.
+double head_elements(const ModelSpec& spec, Head head, int tp);
+
+/// Layers of a stage, as a number to calculate with.
+double stage_layer_count(const ModelSpec& spec, int pp, int stage);
 
 /// All parameters that one rank of pipeline stage `stage` holds.
-double stage_elements(const ModelSpec& spec,
-                      ModelRole role,
-                      const Parallelism& parallelism,
-                      int stage);
+double stage_elements(const ModelSpec& spec, Head head, const Parallelism& parallelism, int stage);
 
 /// The largest of them over the stages.
-double largest_stage_elements(const ModelSpec& spec,
-                              ModelRole role,
-                              const Parallelism& parallelism);
+double largest_stage_elements(const ModelSpec& spec, Head head, const Parallelism& parallelism);
 
 }  // namespace rpeg

@@ -1,6 +1,8 @@
 #include "cost/vertex_rates.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 
 #include "cost/network.h"
 #include "cost/shard.h"
@@ -8,16 +10,28 @@
 namespace rpeg {
 namespace {
 
-GemmTime gemm_time(double elements, double weight_bytes, const HardwareProfile& profile) {
-  return {.floor_s = elements * weight_bytes / (profile.decode_bw_eff * profile.memory_bandwidth),
-          .row_s = 2.0 * elements / profile.flops_per_gpu,
-          .half_rows = profile.gemm_m_half};
+/// The value of the largest size ≤ tp in a table, else that of tp = 1.
+double at_tp(const std::map<int, double>& table, int tp, double plain) {
+  const auto beyond = table.upper_bound(tp);
+  return beyond == table.begin() ? plain : std::prev(beyond)->second;
 }
 
-void set_non_gemm(VertexRates* rates, int tp, const HardwareProfile& profile) {
+/// `products` matrix products that hold `elements` together on the rank.
+GemmTime gemm_time(
+    double elements, double products, double weight_bytes, int tp, const HardwareProfile& profile) {
+  const double read_eff = at_tp(profile.decode_bw_eff_tp, tp, profile.decode_bw_eff);
+  const double flops = at_tp(profile.flops_eff_tp, tp, 1.0) * profile.flops_per_gpu;
+  return {.floor_s = elements * weight_bytes / (read_eff * profile.memory_bandwidth) +
+                     products * profile.gemm_call_floor_s,
+          .row_s = 2.0 * elements / flops,
+          .half_rows = at_tp(profile.gemm_m_half_tp, tp, profile.gemm_m_half),
+          .call_s = products * profile.gemm_call_s};
+}
+
+void set_non_gemm(VertexRates* rates, int tp, bool splits_norms, const HardwareProfile& profile) {
   rates->non_gemm_s = profile.non_gemm_constant;
-  const double row_s =
-      (profile.non_gemm_scaling / tp + profile.non_gemm_replicated) / profile.non_gemm_batch_cal;
+  const double replicated = profile.non_gemm_replicated / (splits_norms ? tp : 1);
+  const double row_s = (profile.non_gemm_scaling / tp + replicated) / profile.non_gemm_batch_cal;
   (profile.non_gemm_per_sequence ? rates->non_gemm_sequence_s : rates->non_gemm_token_s) = row_s;
 }
 
@@ -47,39 +61,46 @@ VertexRates vertex_rates(const Vertex& vertex,
                          const VertexPlan& plan,
                          const WorkloadConfig& config,
                          const HardwareProfile& profile,
-                         double nominal_tokens) {
+                         double nominal_tokens,
+                         CallKind kind) {
+  // Q, K and V are one product, gate and up another; O and down.
+  constexpr double kLayerProducts = 4.0;
   const ModelSpec& model = config.model(vertex.model);
+  const Head head = head_of(vertex);
   const ElementBytes bytes = element_bytes(config.optimizer.dtype);
   const int tp = plan.parallelism.tp;
   const int pp = plan.parallelism.pp;
+  const bool splits_norms =
+      config.optimizer.sequence_parallel && tp > 1 && kind == CallKind::kSequences;
   VertexRates rates;
   rates.parallelism = plan.parallelism;
-  const auto layers_of = [&](int stage) {
-    const auto [first, last] = stage_layers(model.layers, pp, stage);
-    return static_cast<double>(last - first);
-  };
-  rates.first_layers = layers_of(0);
-  rates.last_layers = layers_of(pp - 1);
+  rates.first_layers = stage_layer_count(model, pp, 0);
+  rates.last_layers = stage_layer_count(model, pp, pp - 1);
   rates.layers = static_cast<double>(model.layers);
-  rates.linear = gemm_time(layer_matrix_elements(model, tp), bytes.weight, profile);
-  rates.head = gemm_time(head_elements(model, vertex.model, tp), bytes.weight, profile);
-  if (!has_scalar_head(vertex.model)) {
+  rates.linear =
+      gemm_time(layer_matrix_elements(model, tp), kLayerProducts, bytes.weight, tp, profile);
+  rates.head = gemm_time(
+      head_elements(model, head, tp), head == Head::kBoth ? 2.0 : 1.0, bytes.weight, tp, profile);
+  if (has_vocabulary(head)) {
     // About three passes over fp32 logits: written, reduced by the softmax, gathered.
     rates.logits_row_s =
         3.0 * 4.0 * padded_vocab(model, tp) / tp / (profile.vector_eff * profile.memory_bandwidth);
   }
   set_attention(&rates, model, tp, bytes.kv, profile);
-  set_non_gemm(&rates, tp, profile);
+  set_non_gemm(&rates, tp, splits_norms, profile);
   const double token_bytes = static_cast<double>(model.hidden_dim) * bytes.activation;
   if (tp > 1) {
-    rates.all_reduce = per_token(
-        all_reduce_cost(
-            group_shapes(plan, GroupAxis::kTensor), profile, nominal_tokens * token_bytes),
-        token_bytes);
+    const std::vector<GroupShape> groups = group_shapes(plan, GroupAxis::kTensor);
+    const double nominal_bytes = nominal_tokens * token_bytes;
+    const AlphaBeta gather = all_gather_cost(groups, profile, nominal_bytes);
+    const AlphaBeta cost = splits_norms
+                               ? AlphaBeta{2.0 * gather.alpha_s, 2.0 * gather.beta_s_per_byte}
+                               : all_reduce_cost(groups, profile, nominal_bytes);
+    rates.all_reduce = per_token(cost, token_bytes);
   }
   if (pp > 1) {
-    const auto tier = static_cast<std::size_t>(slowest_tier(plan.placement));
-    rates.send = per_token(profile.point_to_point[tier], token_bytes);
+    const double sent_bytes = token_bytes / (splits_norms ? tp : 1);
+    rates.send = per_token(stage_send_cost(plan, profile, nominal_tokens * sent_bytes), sent_bytes);
   }
   rates.host_layer_s = profile.host_step_per_layer_s;
   rates.host_step_s = profile.host_step_s;
@@ -97,15 +118,21 @@ double forward_head(const VertexRates& rates, double rows) {
   return rates.head.at(rows) + rates.logits_row_s * rows;
 }
 
-CallShape expected_sequence(const Vertex& vertex, const WorkloadConfig& config) {
+CallShape expected_sequence(const Vertex& vertex,
+                            const WorkloadConfig& config,
+                            const PartLengths& part) {
   const double prompt = static_cast<double>(config.workload.context_length);
-  const double response = expected_length(config.workload);
-  const double squared = expected_squared_length(config.workload);
-  const double tokens = prompt + response;
+  const double tokens = prompt + part.mean;
   return {.sequences = 1.0,
           .tokens = tokens,
-          .attention_pairs = 0.5 * (prompt * prompt + 2.0 * prompt * response + squared + tokens),
-          .head_rows = vertex.op == Op::kInferReward ? 1.0 : response};
+          .attention_pairs =
+              0.5 * (prompt * prompt + 2.0 * prompt * part.mean + part.mean_square + tokens),
+          .head_rows = vertex.op == Op::kInferReward ? 1.0 : part.mean};
+}
+
+std::int64_t prefill_call_prompts(const WorkloadSpec& workload) {
+  const std::int64_t prompt = std::max<std::int64_t>(1, workload.context_length);
+  return std::max<std::int64_t>(1, kPrefillTokens / prompt);
 }
 
 }  // namespace rpeg

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cost/lengths.h"
 #include "cost/pipeline.h"
 #include "rpeg/cost/cost_model.h"
 
@@ -8,17 +9,18 @@
 namespace rpeg {
 
 /// Matrix products over `rows` rows: the slower of reading the weights and of the affine time whose
-/// efficiency is rows / (rows + half_rows).
+/// efficiency is rows / (rows + half_rows), both with what every product costs by itself.
 struct GemmTime {
   double floor_s = 0.0;
   double row_s = 0.0;
   double half_rows = 0.0;
+  double call_s = 0.0;  ///< in the affine time
   double at(double rows) const {
-    const double affine_s = row_s * (rows + half_rows);
+    const double affine_s = row_s * (rows + half_rows) + call_s;
     return affine_s > floor_s ? affine_s : floor_s;
   }
   /// Rows at which the affine time takes over; ≤ 0: always.
-  double switch_rows() const { return row_s > 0.0 ? floor_s / row_s - half_rows : 0.0; }
+  double switch_rows() const { return row_s > 0.0 ? (floor_s - call_s) / row_s - half_rows : 0.0; }
 };
 
 /// A batch of whole sequences that goes through the model at once.
@@ -46,32 +48,49 @@ struct VertexRates {
   double non_gemm_s = 0.0;        ///< per layer and call
   double non_gemm_token_s = 0.0;
   double non_gemm_sequence_s = 0.0;
-  AlphaBeta all_reduce;  ///< over tp, of one layer's activations; in tokens, not bytes
-  AlphaBeta send;        ///< to the next stage; in tokens, not bytes
+  /// Over tp, of one layer's activations: an all-reduce, with sequence parallelism all-gather and
+  /// reduce-scatter. In tokens, not bytes.
+  AlphaBeta all_reduce;
+  AlphaBeta send;  ///< to the next stage; in tokens, not bytes
   double host_layer_s = 0.0;
   double host_step_s = 0.0;
 };
 
-/// `nominal_tokens` in a call choose between collective algorithms.
+/// Calls over whole sequences may divide norms over tp; decode steps have one row a sequence.
+enum class CallKind { kSequences, kDecodeStep };
+
+/// `nominal_tokens` in a call choose between collective algorithms, and rows of the tables.
 VertexRates vertex_rates(const Vertex& vertex,
                          const VertexPlan& plan,
                          const WorkloadConfig& config,
                          const HardwareProfile& profile,
-                         double nominal_tokens);
+                         double nominal_tokens,
+                         CallKind kind = CallKind::kSequences);
 
 /// One layer, forward.
 Seconds forward_layer(const VertexRates& rates, const CallShape& call);
 /// The head and its logits, forward.
 double forward_head(const VertexRates& rates, double rows);
 
-/// One whole sequence (`head_rows` as the vertex needs them) at expected lengths.
-CallShape expected_sequence(const Vertex& vertex, const WorkloadConfig& config);
+/// One whole sequence (`head_rows` as the vertex needs them) at the expected length of a part.
+CallShape expected_sequence(const Vertex& vertex,
+                            const WorkloadConfig& config,
+                            const PartLengths& part);
 
-/// Generation: prefill and decoding (generation_time.cpp).
+/// Generation: prefill and decoding between two points of the length distribution
+/// (generation_time.cpp).
 TaskTime generation_time(const Vertex& vertex,
                          const VertexPlan& plan,
+                         const ResponsePart& part,
+                         std::int64_t slots,
                          const WorkloadConfig& config,
                          const HardwareProfile& profile);
+
+/// Most tokens of prompts that a replica prefills in one call; longer prompts go one by one. A
+/// constant of the runtime: it bounds the activations of prefill.
+inline constexpr std::int64_t kPrefillTokens = 16384;
+/// Prompts in such a call.
+std::int64_t prefill_call_prompts(const WorkloadSpec& workload);
 
 /// The stages of `rates`, of which the last has the head too.
 StageTimes stage_times(const VertexRates& rates, Seconds layer, Seconds head);

@@ -29,14 +29,19 @@ Seconds backward_layer(const VertexRates& rates, const CallShape& call, Recomput
   return backward;
 }
 
+/// The units of the batch that end in a part, as one batch.
 TaskTime inference_time(const Vertex& vertex,
                         const VertexPlan& plan,
+                        const ResponsePart& part,
                         const WorkloadConfig& config,
                         const HardwareProfile& profile) {
-  const CallShape unit =
-      expected_sequence(vertex, config) * static_cast<double>(sequences_per_unit(vertex, config));
-  const MicroBatches batches = cut_micro_batches(
-      ceil_divide(batch_units(vertex, config), plan.parallelism.dp), plan.micro_batches);
+  const PartLengths lengths = part_lengths(part, config.workload);
+  const std::int64_t units =
+      ceil_divide(units_in_part(lengths, batch_units(vertex, config)), plan.parallelism.dp);
+  if (units == 0) return {};
+  const CallShape unit = expected_sequence(vertex, config, lengths) *
+                         static_cast<double>(sequences_per_unit(vertex, config));
+  const MicroBatches batches = cut_micro_batches(units, std::min(units, plan.micro_batches));
   const VertexRates rates =
       vertex_rates(vertex, plan, config, profile, unit.tokens * batches.large_units);
   return forward_pipeline(rates, unit, batches);
@@ -57,7 +62,7 @@ StepTime optimizer_step_time(const Vertex& vertex,
   const std::int64_t zero = config.optimizer.zero_stage;
   const ElementBytes bytes = element_bytes(config.optimizer.dtype);
   const double elements =
-      largest_stage_elements(config.model(vertex.model), vertex.model, plan.parallelism);
+      largest_stage_elements(config.model(vertex.model), head_of(vertex), plan.parallelism);
   StepTime step;
   const double updated = zero >= 1 ? elements / dp : elements;
   step.update_s = bytes.update * updated / (profile.vector_eff * profile.memory_bandwidth);
@@ -69,8 +74,10 @@ StepTime optimizer_step_time(const Vertex& vertex,
         zero == 0 ? seconds(all_reduce_cost(groups, profile, gradient_bytes), gradient_bytes)
                   : seconds(all_gather_cost(groups, profile, gradient_bytes), gradient_bytes);
     const double buckets = std::max(1.0, profile.grad_buckets);
-    // All buckets but the last can hide behind the backward of the last micro-batch.
-    step.comm_s += std::max(reduce_s / buckets, reduce_s - (1.0 - 1.0 / buckets) * last_backward_s);
+    // All buckets but the last can hide behind the backward of the last micro-batch; there compute
+    // and communication slow each other.
+    const double left_s = profile.overlap_slowdown * reduce_s - last_backward_s;
+    step.comm_s += reduce_s / buckets + (1.0 - 1.0 / buckets) * std::max(0.0, left_s);
     if (zero >= 1) {
       const double gather_s = seconds(all_gather_cost(groups, profile, weight_bytes), weight_bytes);
       // Stage 3 gathers the weights before each forward and backward instead of after the step.
@@ -97,7 +104,9 @@ TaskTime training_time(const Vertex& vertex,
       ceil_divide(batch_units(vertex, config), config.policy.minibatches), plan.parallelism.dp);
   const MicroBatches batches = cut_micro_batches(units, plan.micro_batches);
   const CallShape unit =
-      expected_sequence(vertex, config) * static_cast<double>(sequences_per_unit(vertex, config));
+      expected_sequence(
+          vertex, config, part_lengths(whole_response(config.workload), config.workload)) *
+      static_cast<double>(sequences_per_unit(vertex, config));
   const VertexRates rates =
       vertex_rates(vertex, plan, config, profile, unit.tokens * batches.large_units);
   const auto stages = [&](double size) {
@@ -150,9 +159,20 @@ TaskTime price_vertex(const Vertex& vertex,
                       const VertexPlan& plan,
                       const WorkloadConfig& config,
                       const HardwareProfile& profile) {
+  const ResponsePart whole = whole_response(config.workload);
+  return price_part(vertex, plan, whole, replica_batch(plan, config), config, profile);
+}
+
+TaskTime price_part(const Vertex& vertex,
+                    const VertexPlan& plan,
+                    const ResponsePart& part,
+                    std::int64_t slots,
+                    const WorkloadConfig& config,
+                    const HardwareProfile& profile) {
   switch (vertex.op) {
     case Op::kGenerate:
-      return generation_time(vertex, plan, config, profile);
+      check(slots >= 1, "cost: generation needs a slot for at least one sequence");
+      return generation_time(vertex, plan, part, slots, config, profile);
     case Op::kTrain:
     case Op::kTrainJoint:
       return training_time(vertex, plan, config, profile);
@@ -160,28 +180,22 @@ TaskTime price_vertex(const Vertex& vertex,
     case Op::kInferValue:
     case Op::kInferReference:
     case Op::kInferActor:
-      return inference_time(vertex, plan, config, profile);
+      return inference_time(vertex, plan, part, config, profile);
   }
   throw Error(ErrorKind::kInternal, "cost: unknown op");
 }
 
-TaskTime price_part(const Vertex& vertex,
-                    const VertexPlan& plan,
-                    const ResponsePart&,
-                    std::int64_t,
-                    const WorkloadConfig& config,
-                    const HardwareProfile& profile) {
-  return price_vertex(vertex, plan, config, profile);
-}
-
 double vertex_model_flop(const Vertex& vertex, const WorkloadConfig& config) {
   const ModelSpec& model = config.model(vertex.model);
+  const Head heads = head_of(vertex);
   const CallShape batch =
-      expected_sequence(vertex, config) *
+      expected_sequence(
+          vertex, config, part_lengths(whole_response(config.workload), config.workload)) *
       static_cast<double>(batch_units(vertex, config) * sequences_per_unit(vertex, config));
   const double layers = static_cast<double>(model.layers);
   const double head_outputs =
-      has_scalar_head(vertex.model) ? 1.0 : static_cast<double>(model.vocab_size);
+      (has_vocabulary(heads) ? static_cast<double>(model.vocab_size) : 0.0) +
+      (has_scalar(heads) ? 1.0 : 0.0);
   const double linear = 2.0 * batch.tokens * layers * layer_matrix_elements(model, 1);
   const double head = 2.0 * batch.head_rows * static_cast<double>(model.hidden_dim) * head_outputs;
   const double attention =

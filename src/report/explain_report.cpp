@@ -7,7 +7,6 @@
 
 #include "report/sections.h"
 #include "report/table.h"
-#include "report/task_vertices.h"
 #include "rpeg/base/units.h"
 #include "rpeg/graph/graph.h"
 #include "rpeg/report/report.h"
@@ -37,12 +36,11 @@ std::vector<Spent> spend(const Evaluation& evaluation, const Graph& graph) {
   std::vector<Spent> spent(graph.vertices.size());
   for (std::size_t v = 0; v < spent.size(); ++v) spent[v].name = graph.vertices[v].name;
   const TaskGraph& tasks = evaluation.priced.tasks;
-  const std::vector<std::int32_t> vertices = report::task_vertices(evaluation);
   const std::vector<double> idle = idle_before(tasks, evaluation.steady);
   for (std::size_t id = 0; id < tasks.tasks.size(); ++id) {
-    const auto vertex = static_cast<std::size_t>(std::max(vertices[id], 0));
-    if (vertices[id] < 0) spent.push_back({tasks.tasks[id].name, {}, 0.0});
-    Spent& now = vertices[id] < 0 ? spent.back() : spent[vertex];
+    const std::int32_t vertex = tasks.tasks[id].vertex;
+    if (vertex < 0) spent.push_back({tasks.tasks[id].name, {}, 0.0});
+    Spent& now = vertex < 0 ? spent.back() : spent[static_cast<std::size_t>(vertex)];
     const TaskTime& time = tasks.tasks[id].time;
     now.time.compute_s += time.compute_s;
     now.time.comm_s += time.comm_s;

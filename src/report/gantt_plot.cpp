@@ -9,7 +9,6 @@
 
 #include "report/gantt_rows.h"
 #include "report/palette.h"
-#include "report/task_vertices.h"
 #include "rpeg/base/error.h"
 #include "rpeg/base/units.h"
 #include "rpeg/report/plots.h"
@@ -51,10 +50,7 @@ cairo_status_t append(void* text, const unsigned char* data, unsigned int size) 
 class GanttPainter {
  public:
   GanttPainter(cairo_t* pen, const Evaluation& evaluation, const Gantt& gantt)
-      : pen_(pen),
-        evaluation_(evaluation),
-        vertices_(report::task_vertices(evaluation)),
-        gantt_(gantt) {
+      : pen_(pen), evaluation_(evaluation), gantt_(gantt) {
     double widest = 60.0;
     for (std::size_t row = 0; row < gantt.rows.size(); ++row) {
       widest = std::max(widest, text_width(row_label(row), kLabelSize));
@@ -81,7 +77,7 @@ class GanttPainter {
   }
   double y(std::size_t row) const { return kTitleHeight + kRowHeight * static_cast<double>(row); }
   const TimedTask& task(std::size_t id) const { return evaluation_.priced.tasks.tasks[id]; }
-  bool is_transfer(std::size_t id) const { return vertices_[id] < 0; }
+  bool is_transfer(std::size_t id) const { return task(id).vertex < 0; }
   std::string row_label(std::size_t row) const {
     const report::GanttRow& now = gantt_.rows[row];
     return now.gpus == 0
@@ -111,7 +107,7 @@ class GanttPainter {
   void fill_box(double at_x, double at_y, double width, double height, std::size_t id) {
     const Colour colour = is_transfer(id)
                               ? Colour{0.93, 0.93, 0.93}
-                              : report::vertex_colour(static_cast<std::size_t>(vertices_[id]));
+                              : report::vertex_colour(static_cast<std::size_t>(task(id).vertex));
     cairo_rectangle(pen_, at_x, at_y, width, height);
     cairo_set_source_rgb(pen_, colour.red, colour.green, colour.blue);
     cairo_fill(pen_);
@@ -143,7 +139,6 @@ class GanttPainter {
 
   cairo_t* pen_;
   const Evaluation& evaluation_;
-  std::vector<std::int32_t> vertices_;  ///< per task: its vertex, -1: a transfer
   const Gantt& gantt_;
   double left_ = 0.0;
   double bottom_ = 0.0;

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "report/task_vertices.h"
 #include "rpeg/plan/cells.h"
 
 namespace rpeg::report {
@@ -18,11 +17,10 @@ namespace {
 std::vector<std::uint32_t> users_of_atoms(const Evaluation& evaluation) {
   const TaskGraph& graph = evaluation.priced.tasks;
   std::vector<std::uint32_t> users(static_cast<std::size_t>(graph.atom_count), 0U);
-  const std::vector<std::int32_t> vertices = task_vertices(evaluation);
-  for (std::size_t id = 0; id < graph.tasks.size(); ++id) {
-    if (vertices[id] < 0) continue;
-    for (const std::int32_t atom : graph.tasks[id].atoms) {
-      users[static_cast<std::size_t>(atom)] |= 1U << vertices[id];
+  for (const TimedTask& task : graph.tasks) {
+    if (task.vertex < 0) continue;
+    for (const std::int32_t atom : task.atoms) {
+      users[static_cast<std::size_t>(atom)] |= 1U << task.vertex;
     }
   }
   return users;

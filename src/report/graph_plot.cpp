@@ -5,7 +5,6 @@
 #include <string>
 
 #include "report/palette.h"
-#include "report/task_vertices.h"
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/base/units.h"
@@ -38,11 +37,8 @@ std::string edge_style(EdgeKind kind) {
 /// Per vertex: its time, of all stages together.
 std::vector<double> vertex_seconds(const Evaluation& evaluation) {
   std::vector<double> seconds(evaluation.plan.vertices.size(), 0.0);
-  const std::vector<std::int32_t> vertices = report::task_vertices(evaluation);
-  for (std::size_t id = 0; id < vertices.size(); ++id) {
-    if (vertices[id] < 0) continue;
-    seconds[static_cast<std::size_t>(vertices[id])] +=
-        evaluation.priced.tasks.tasks[id].time.total_s;
+  for (const TimedTask& task : evaluation.priced.tasks.tasks) {
+    if (task.vertex >= 0) seconds[static_cast<std::size_t>(task.vertex)] += task.time.total_s;
   }
   return seconds;
 }

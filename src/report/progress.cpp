@@ -16,8 +16,8 @@ std::string progress_text(const SearchProgress& progress) {
                                ? fmt::format("{:.4e} tokens/s", progress.tokens_per_s)
                                : std::string("no plan fits yet");
   const std::string gap =
-      progress.bound_s > 0.0 && progress.period_s > 0.0
-          ? fmt::format("  gap {:.1f}%", 100.0 * (progress.period_s / progress.bound_s - 1.0))
+      progress.bound_s > 0.0 && progress.best_period_s > 0.0
+          ? fmt::format("  gap {:.1f}%", 100.0 * (progress.best_period_s / progress.bound_s - 1.0))
           : std::string();
   return fmt::format("{:.1f}{}  {}/{} evaluations  {:.0f}/s  T={:.4f}  best {}{}",
                      progress.elapsed_s,

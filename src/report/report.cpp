@@ -70,12 +70,20 @@ std::string statistics_text(const SearchStatistics& statistics, const std::strin
                             statistics.hits,
                             statistics.misses,
                             percent(statistics.hits, statistics.evaluations)));
-  text += entry("evaluations",
-                fmt::format("{} in {} chains with {} warm restarts, {:.0f}/s",
-                            statistics.evaluations,
-                            statistics.chains,
-                            statistics.restarts,
-                            speed));
+  if (statistics.chains > 0) {
+    text += entry("evaluations",
+                  fmt::format("{} in {} chains with {} warm restarts, {:.0f}/s",
+                              statistics.evaluations,
+                              statistics.chains,
+                              statistics.restarts,
+                              speed));
+  } else {
+    text += entry("evaluations", fmt::format("{}, {:.0f}/s", statistics.evaluations, speed));
+    text += entry("space",
+                  fmt::format("{:.0f} plans, of which symmetry leaves {:.0f}",
+                              statistics.space_plans,
+                              statistics.distinct_plans));
+  }
   text += entry("budget", budget_text(statistics));
   return text;
 }

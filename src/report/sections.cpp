@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "report/table.h"
-#include "report/task_vertices.h"
 #include "rpeg/base/units.h"
 #include "rpeg/graph/graph.h"
 
@@ -107,19 +106,21 @@ std::string breakdown_text(const Evaluation& evaluation) {
               {}};
   const TaskGraph& graph = evaluation.priced.tasks;
   const std::vector<double> idle = idle_before(graph, evaluation.steady);
-  const std::vector<std::int32_t> owners = task_vertices(evaluation);
   for (const std::int32_t task : evaluation.steady.order) {
     const auto id = static_cast<std::size_t>(task);
     const TaskTime& time = graph.tasks[id].time;
-    table.rows.push_back({graph.tasks[id].name,
-                          fmt::format("{:.0f}", graph.tasks[id].gpus),
-                          seconds_text(evaluation.steady.start_s[id]),
-                          seconds_text(time.compute_s),
-                          seconds_text(time.comm_s),
-                          seconds_text(time.bubble_s),
-                          seconds_text(time.total_s),
-                          seconds_text(idle[id]),
-                          owners[id] >= 0 ? format_bytes(task_memory(evaluation, id).total) : ""});
+    const std::int32_t vertex = graph.tasks[id].vertex;
+    const auto& memory = evaluation.priced.memory;
+    table.rows.push_back(
+        {graph.tasks[id].name,
+         fmt::format("{:.0f}", graph.tasks[id].gpus),
+         seconds_text(evaluation.steady.start_s[id]),
+         seconds_text(time.compute_s),
+         seconds_text(time.comm_s),
+         seconds_text(time.bubble_s),
+         seconds_text(time.total_s),
+         seconds_text(idle[id]),
+         vertex >= 0 ? format_bytes(memory[static_cast<std::size_t>(vertex)].total) : ""});
   }
   return heading("Where the time goes (seconds per iteration; wait: its GPUs idle before it)") +
          format_table(table, kIndent);

@@ -8,57 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "rpeg/graph/graph.h"
+#include "rpeg/base/error.h"
 #include "search/baselines.h"
 
 namespace rpeg {
 namespace search {
 namespace {
-
-VertexPlan fastest_on(SubPlanTable& table, std::size_t vertex, const Placement& region) {
-  const Placement block = largest_block(table, vertex, region);
-  const SubPlans& choices = table.of(vertex, block);
-  return place(choices.all[choices.fastest], block);
-}
-
-PricedPlan price(const SubPlanTable& table, const Plan& plan) {
-  return price_plan(
-      plan, build_graph(table.config().policy, plan.structure), table.config(), table.profile());
-}
-
-/// The change of one vertex's split (same block) with the least added time per byte that it frees.
-std::optional<Plan> cheapest_relief(SubPlanTable& table, const Plan& plan, const PricedPlan& now) {
-  std::optional<Plan> best;
-  double least = std::numeric_limits<double>::infinity();
-  for (std::size_t v = 0; v < plan.vertices.size(); ++v) {
-    const VertexPlan& old = plan.vertices[v];
-    const auto current = table.find(v, old.placement, old.parallelism, old.micro_batches);
-    for (const SubPlan& choice : table.of(v, old.placement).all) {
-      if (!current || choice.bytes >= current->bytes) continue;
-      Plan changed = plan;
-      changed.vertices[v] = place(choice, old.placement);
-      const PricedPlan priced = price(table, changed);
-      const double freed = now.overflow - priced.overflow;
-      if (freed <= 0.0) continue;
-      const double rate = std::max(0.0, choice.time_s - current->time_s) / freed;
-      if (rate < least) {
-        least = rate;
-        best = std::move(changed);
-      }
-    }
-  }
-  return best;
-}
-
-Plan relieve_memory(SubPlanTable& table, Plan plan) {
-  while (true) {
-    const PricedPlan priced = price(table, plan);
-    if (priced.overflow <= 0.0) return plan;
-    auto relieved = cheapest_relief(table, plan, priced);
-    if (!relieved) return plan;
-    plan = std::move(*relieved);
-  }
-}
 
 /// `units` dealt by largest remainder to shares, at least 1 each (units >= shares).
 std::vector<int> deal(int units, const std::vector<double>& shares) {
@@ -84,10 +39,12 @@ std::vector<int> deal(int units, const std::vector<double>& shares) {
 }
 
 /// The models of the job in the order of ModelRole, with the FLOPs of their vertices.
-std::vector<std::pair<ModelRole, double>> model_flops(const SubPlanTable& table) {
+std::vector<std::pair<ModelRole, double>> model_flops(const SubPlanTable& table,
+                                                      const std::vector<std::size_t>& kinds) {
   std::array<double, kModelRoles> flop{};
   std::array<bool, kModelRoles> used{};
-  for (const Vertex& vertex : table.vertices()) {
+  for (const std::size_t kind : kinds) {
+    const Vertex& vertex = table.space().kinds[kind];
     const auto role = static_cast<std::size_t>(vertex.model);
     flop[role] += vertex_model_flop(vertex, table.config());
     used[role] = true;
@@ -101,9 +58,10 @@ std::vector<std::pair<ModelRole, double>> model_flops(const SubPlanTable& table)
 
 /// A pool for every model in the usable block: slices of its nodes, or of its GPUs when the nodes
 /// are too few.
-std::array<Placement, kModelRoles> pools(const SubPlanTable& table) {
+std::array<Placement, kModelRoles> pools(const SubPlanTable& table,
+                                         const std::vector<std::size_t>& kinds) {
   const Placement usable = usable_block(table.config().hardware);
-  const auto models = model_flops(table);
+  const auto models = model_flops(table, kinds);
   const auto count = static_cast<int>(models.size());
   const bool by_node = usable.nodes.count() > 1 && usable.nodes.count() >= count;
   const Range axis = by_node ? usable.nodes : usable.gpus;
@@ -126,37 +84,101 @@ std::array<Placement, kModelRoles> pools(const SubPlanTable& table) {
   return result;
 }
 
-}  // namespace
-
-Plan greedy(SubPlanTable& table) {
-  const Placement usable = usable_block(table.config().hardware);
-  Plan plan;
-  for (std::size_t v = 0; v < table.vertices().size(); ++v) {
-    plan.vertices.push_back(fastest_on(table, v, usable));
+/// The change of one vertex's split with the least added time per byte that it frees; false: none
+/// frees any.
+bool apply_cheapest_relief(SubPlanTable& table, Evaluator& evaluator, Plan& plan, Score& now) {
+  std::optional<std::pair<std::size_t, VertexPlan>> best;
+  double least = std::numeric_limits<double>::infinity();
+  Score after;
+  const std::vector<std::size_t>& kinds = kinds_of(table.space(), plan.structure);
+  for (std::size_t v = 0; v < plan.vertices.size(); ++v) {
+    const VertexPlan old = plan.vertices[v];
+    for (const SubPlan& choice : table.of(kinds[v], old.placement).all) {
+      plan.vertices[v] = place(choice, old.placement);
+      const Score score = evaluator.score(plan);
+      const double freed = now.overflow - score.overflow;
+      if (freed <= 0.0) continue;
+      const double rate = std::max(0.0, score.period_s - now.period_s) / freed;
+      // Among equal rates (free ones, mostly) the one that frees most.
+      if (rate > least || (rate == least && score.overflow >= after.overflow)) continue;
+      least = rate;
+      after = score;
+      best = {v, plan.vertices[v]};
+    }
+    plan.vertices[v] = old;
   }
-  return relieve_memory(table, std::move(plan));
+  if (!best) return false;
+  plan.vertices[best->first] = best->second;
+  now = after;
+  return true;
 }
 
-Plan concurrent(SubPlanTable& table) {
-  const std::array<Placement, kModelRoles> pool = pools(table);
-  Plan plan;
-  for (std::size_t v = 0; v < table.vertices().size(); ++v) {
-    const auto role = static_cast<std::size_t>(table.vertices()[v].model);
-    plan.vertices.push_back(fastest_on(table, v, pool[role]));
+}  // namespace
+
+VertexPlan fastest_on(SubPlanTable& table, std::size_t kind, const Placement& region) {
+  auto block = largest_block(table, kind, region);
+  if (!block) block = largest_block(table, kind, usable_block(table.config().hardware));
+  if (!block) {
+    const Pin& pin = table.space().pins[kind];
+    throw Error(ErrorKind::kInfeasible,
+                "vertex " + table.space().kinds[kind].name +
+                    " has no valid split on any block of the cluster" +
+                    (pin.vertex.empty() ? "" : " that keeps its pin"));
   }
-  return relieve_memory(table, std::move(plan));
+  return place(table.fastest(kind, *block), *block);
+}
+
+Plan relieve_memory(SubPlanTable& table, Evaluator& evaluator, Plan plan) {
+  Score now = evaluator.score(plan);
+  while (now.overflow > 0.0 && apply_cheapest_relief(table, evaluator, plan, now)) {
+  }
+  return plan;
+}
+
+Plan empty_plan(const Space& space) {
+  Plan plan;
+  plan.structure.tau_actor = space.tau_actor.front();
+  plan.structure.ac_share = space.must_share;
+  plan.structure.tau_critic = space.must_share ? space.tau_actor.front() : space.tau_critic.front();
+  plan.vertices.resize(kinds_of(space, plan.structure).size());
+  return plan;
+}
+
+Plan greedy(SubPlanTable& table, Evaluator& evaluator) {
+  const Placement usable = usable_block(table.config().hardware);
+  Plan plan = empty_plan(table.space());
+  const std::vector<std::size_t>& kinds = kinds_of(table.space(), plan.structure);
+  for (std::size_t v = 0; v < kinds.size(); ++v) {
+    plan.vertices[v] = fastest_on(table, kinds[v], usable);
+  }
+  return relieve_memory(table, evaluator, std::move(plan));
+}
+
+Plan concurrent(SubPlanTable& table, Evaluator& evaluator) {
+  Plan plan = empty_plan(table.space());
+  const std::vector<std::size_t>& kinds = kinds_of(table.space(), plan.structure);
+  const std::array<Placement, kModelRoles> pool = pools(table, kinds);
+  for (std::size_t v = 0; v < kinds.size(); ++v) {
+    const auto role = static_cast<std::size_t>(table.space().kinds[kinds[v]].model);
+    plan.vertices[v] = fastest_on(table, kinds[v], pool[role]);
+  }
+  return relieve_memory(table, evaluator, std::move(plan));
 }
 
 }  // namespace search
 
 Plan greedy_plan(const WorkloadConfig& config, const HardwareProfile& profile) {
-  search::SubPlanTable table(config, profile);
-  return search::greedy(table);
+  const search::Space space = search::plain_space(config);
+  search::SubPlanTable table(space, profile);
+  search::Evaluator evaluator(config, profile);
+  return search::greedy(table, evaluator);
 }
 
 Plan concurrent_plan(const WorkloadConfig& config, const HardwareProfile& profile) {
-  search::SubPlanTable table(config, profile);
-  return search::concurrent(table);
+  const search::Space space = search::plain_space(config);
+  search::SubPlanTable table(space, profile);
+  search::Evaluator evaluator(config, profile);
+  return search::concurrent(table, evaluator);
 }
 
 }  // namespace rpeg

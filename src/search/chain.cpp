@@ -2,18 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
+
+#include "search/moves.h"
+#include "search/plan_key.h"
 
 namespace rpeg::search {
 namespace {
 
-constexpr std::size_t kCacheEntries = 100000;  // per chain; emptied when full
-constexpr double kFirstPenalty = 1.0;          // ρ at the start of the budget
-constexpr double kLastPenalty = 10.0;          // ρ at its end
-constexpr double kUniformFocus = 0.2;          // share of focus that ignores the critical cycle
+constexpr std::int64_t kCacheEntries = 1 << 14;  // scores; about 5 MB
+constexpr double kFirstPenalty = 1.0;            // ρ at the start of the budget
+constexpr double kLastPenalty = 10.0;            // ρ at its end
+constexpr double kUniformFocus = 0.2;            // share of focus that ignores the critical cycle
 constexpr int kDrawsPerCandidate = 8;
-constexpr int kFruitlessSteps = 200;  // steps without any neighbour that end a chain
+constexpr int kFruitlessSteps = 200;        // steps without any neighbour that end a chain
+constexpr std::int64_t kLeastStall = 2000;  // evaluations without improvement that end a chain
+constexpr std::int64_t kStallShare = 3;     // … and at least this part of the budget
+constexpr double kAtBound = 1e-9;           // relative distance to the bound that counts as none
 
 double geometric(double from, double to, double share) { return from * std::pow(to / from, share); }
 
@@ -25,39 +30,50 @@ struct State {
 
 class Chain {
  public:
-  Chain(SubPlanTable& table, const ChainTask& task, ChainStatus& status)
-      : table_(table),
-        optimizer_(table.config().optimizer),
+  Chain(Workbench& bench, const ChainTask& task, ChainStatus& status)
+      : bench_(bench),
+        optimizer_(bench.table.config().optimizer),
         task_(task),
         status_(status),
-        mover_(table),
-        rng_(task.seed) {}
+        mover_(bench.table),
+        rng_(task.seed),
+        cache_(static_cast<std::size_t>(std::clamp<std::int64_t>(task.budget, 1, kCacheEntries))) {
+    result_.top = TopPlans(task.top);
+  }
 
   ChainResult run();
 
  private:
-  const Score& score(const Plan& plan);
+  void score(State& state);
   void remember(const State& state);
   double energy(const Score& score) const;
   double progress() const;
   double scheduled_temperature() const;
   double temperature() const;
   std::size_t draw_focus();
-  std::optional<State> propose();
-  void step(State proposal);
+  bool draw_candidate(std::size_t focus);
+  bool propose();
+  void step();
   void restart();
+  bool is_at_bound() const;
+  bool is_stalled() const;
   bool is_over();
+  void begin();
 
-  SubPlanTable& table_;
+  Workbench& bench_;
   const OptimizerSpec& optimizer_;
   const ChainTask& task_;
   ChainStatus& status_;
   Mover mover_;
   Rng rng_;
-  std::unordered_map<std::string, Score> cache_;
+  ScoreCache cache_;
+  // States change places instead of being made anew.
   State current_;
-  std::optional<State> best_;  ///< that fits
+  State candidate_;
+  State proposal_;
+  State best_;  ///< that fits, when result_.top is not empty
   State tightest_;
+  std::int64_t improved_at_ = 0;     ///< evaluations when best_ or tightest_ last improved
   std::int64_t rejections_ = 0;      ///< in a row
   std::int64_t since_restart_ = -1;  ///< proposals; -1: no warm restart is cooling down
   int fruitless_ = 0;
@@ -65,32 +81,28 @@ class Chain {
 };
 
 /// Every call is an evaluation, found in the cache or not.
-const Score& Chain::score(const Plan& plan) {
+void Chain::score(State& state) {
   ++result_.evaluations;
-  std::string key = plan_key(plan);
-  const auto found = cache_.find(key);
-  if (found != cache_.end()) {
+  bool hit = false;
+  Score& place = cache_.at(plan_key(state.plan), hit);
+  if (hit) {
     ++result_.hits;
-    return found->second;
+  } else {
+    place = bench_.evaluator.score(state.plan);
   }
-  if (cache_.size() >= kCacheEntries) cache_.clear();
-  const Evaluation evaluation = evaluate_plan(plan, table_.config(), table_.profile());
-  Score fresh{plan_objective(evaluation, table_.config()),
-              evaluation.priced.overflow,
-              evaluation.steady.period_s,
-              {}};
-  for (const double share : critical_shares(evaluation)) {
-    fresh.critical.push_back(static_cast<float>(share));
-  }
-  return cache_.emplace(std::move(key), std::move(fresh)).first->second;
+  state.score = place;
 }
 
-/// Keeps the best plan that fits, and the one nearest to fitting. Among equals the first stays.
+/// Keeps the best plans that fit, and the one nearest to fitting. Among equals the first stays.
 void Chain::remember(const State& state) {
-  if (state.score.overflow < tightest_.score.overflow) tightest_ = state;
-  if (state.score.overflow > 0.0) return;
-  if (best_ && state.score.objective >= best_->score.objective) return;
+  if (state.score.overflow < tightest_.score.overflow) {
+    tightest_ = state;
+    improved_at_ = result_.evaluations;
+  }
+  if (state.score.overflow > 0.0 || result_.top.is_beyond(state.score.objective)) return;
+  if (!result_.top.offer(state.plan, state.score.objective, state.score.period_s)) return;
   best_ = state;
+  improved_at_ = result_.evaluations;
   status_.best_period_s = state.score.period_s;
 }
 
@@ -101,6 +113,7 @@ double Chain::progress() const {
 /// ln λ plus the memory penalty, whose weight grows so that what does not fit is allowed at first
 /// and driven out in the end.
 double Chain::energy(const Score& score) const {
+  if (score.overflow <= 0.0) return score.objective;
   const double share = std::min(1.0, progress());
   return score.objective + geometric(kFirstPenalty, kLastPenalty, share) * score.overflow;
 }
@@ -132,43 +145,61 @@ std::size_t Chain::draw_focus() {
   return vertices - 1;
 }
 
-/// The best of up to k_x neighbours of the current plan.
-std::optional<State> Chain::propose() {
-  const std::size_t focus = draw_focus();
-  std::optional<State> best;
-  for (std::int64_t i = 0; i < optimizer_.k_x && result_.evaluations < task_.budget; ++i) {
-    std::optional<Plan> neighbour;
-    for (int draw = 0; draw < kDrawsPerCandidate && !neighbour; ++draw) {
-      neighbour = mover_.draw(current_.plan, focus, rng_);
-    }
-    if (!neighbour) continue;
-    State state{std::move(*neighbour), {}};
-    state.score = score(state.plan);
-    remember(state);
-    if (!best || energy(state.score) < energy(best->score)) best = std::move(state);
+bool Chain::draw_candidate(std::size_t focus) {
+  for (int draw = 0; draw < kDrawsPerCandidate; ++draw) {
+    if (mover_.draw(current_.plan, focus, rng_, candidate_.plan)) return true;
   }
-  return best;
+  return false;
+}
+
+/// Makes the best of up to k_x neighbours of the current plan the proposal.
+bool Chain::propose() {
+  const std::size_t focus = draw_focus();
+  bool found = false;
+  for (std::int64_t i = 0; i < optimizer_.k_x && result_.evaluations < task_.budget; ++i) {
+    if (!draw_candidate(focus)) continue;
+    score(candidate_);
+    remember(candidate_);
+    if (!found || energy(candidate_.score) < energy(proposal_.score)) {
+      std::swap(candidate_, proposal_);
+      found = true;
+    }
+  }
+  return found;
 }
 
 /// Back to the best plan so far, at t_warm.
 void Chain::restart() {
-  current_ = best_ ? *best_ : tightest_;
+  current_ = result_.top.plans().empty() ? tightest_ : best_;
   rejections_ = 0;
   since_restart_ = 0;
   ++result_.restarts;
 }
 
 /// Accepts or rejects: against the current state, so that the temperature is a relative worsening.
-void Chain::step(State proposal) {
-  const double worsening = energy(proposal.score) - energy(current_.score);
+void Chain::step() {
+  const double worsening = energy(proposal_.score) - energy(current_.score);
   const bool accepted = worsening <= 0.0 || rng_.uniform() < std::exp(-worsening / temperature());
   if (since_restart_ >= 0 && ++since_restart_ >= optimizer_.stag_window) since_restart_ = -1;
   if (accepted) {
-    current_ = std::move(proposal);
+    std::swap(current_, proposal_);
     rejections_ = 0;
   } else if (++rejections_ >= optimizer_.stag_window) {
     restart();
   }
+}
+
+bool Chain::is_at_bound() const {
+  return !result_.top.plans().empty() && result_.top.plans().size() >= task_.top &&
+         optimizer_.objective == Objective::kThroughput &&
+         best_.score.period_s <= task_.bound_s * (1.0 + kAtBound);
+}
+
+/// Looks at this chain alone, so that its end does not depend on when others run.
+bool Chain::is_stalled() const {
+  const std::int64_t patience = std::max(kLeastStall, task_.budget / kStallShare);
+  return result_.evaluations - improved_at_ >= patience &&
+         result_.evaluations >= task_.budget - task_.budget / kStallShare;
 }
 
 bool Chain::is_over() {
@@ -180,70 +211,54 @@ bool Chain::is_over() {
     result_.end = SearchEnd::kTime;
   } else if (fruitless_ >= kFruitlessSteps) {
     result_.end = SearchEnd::kNoNeighbours;
+  } else if (is_at_bound()) {
+    result_.end = SearchEnd::kBound;
+  } else if (is_stalled()) {
+    result_.end = SearchEnd::kStalled;
   } else {
     return false;
   }
   return true;
 }
 
+/// Scores the starts; the walk begins at the first.
+void Chain::begin() {
+  for (std::size_t i = 0; i < task_.starts.size(); ++i) {
+    if (i > 0 && result_.evaluations >= task_.budget) break;
+    candidate_.plan = task_.starts[i];
+    score(candidate_);
+    if (i == 0) {
+      current_ = candidate_;
+      tightest_ = candidate_;
+    }
+    remember(candidate_);
+  }
+}
+
 ChainResult Chain::run() {
-  current_.plan = mover_.admit(task_.start);
-  current_.score = score(current_.plan);
-  tightest_ = current_;
-  remember(current_);
+  begin();
   while (!is_over()) {
-    auto proposal = propose();
-    if (proposal) {
+    if (propose()) {
       fruitless_ = 0;
-      step(std::move(*proposal));
+      step();
     } else {
       ++fruitless_;
     }
+    bench_.table.trim();
     status_.evaluations = result_.evaluations;
     status_.temperature = temperature();
   }
+  status_.evaluations = result_.evaluations;
   status_.temperature = 0.0;
-  if (best_) {
-    result_.best = best_->plan;
-    result_.best_objective = best_->score.objective;
-  }
   result_.tightest = tightest_.plan;
   result_.least_overflow = tightest_.score.overflow;
-  return result_;
+  return std::move(result_);
 }
 
 }  // namespace
 
-std::string plan_key(const Plan& plan) {
-  std::string key;
-  key.reserve(16 + 32 * plan.vertices.size());
-  const auto add = [&key](std::int64_t value) {
-    // Seven bits a byte, the high bit says that more follow: short, and free of ambiguity.
-    auto rest = static_cast<std::uint64_t>(value);
-    while (rest >= 0x80U) {
-      key.push_back(static_cast<char>(0x80U | (rest & 0x7FU)));
-      rest >>= 7U;
-    }
-    key.push_back(static_cast<char>(rest));
-  };
-  add(plan.structure.tau_actor);
-  add(plan.structure.tau_critic);
-  for (const VertexPlan& vertex : plan.vertices) {
-    add(vertex.parallelism.dp);
-    add(vertex.parallelism.pp);
-    add(vertex.parallelism.tp);
-    add(vertex.micro_batches);
-    for (const Range& range :
-         {vertex.placement.racks, vertex.placement.nodes, vertex.placement.gpus}) {
-      add(range.first);
-      add(range.last);
-    }
-  }
-  return key;
-}
-
-ChainResult run_chain(SubPlanTable& table, const ChainTask& task, ChainStatus& status) {
-  return Chain(table, task, status).run();
+ChainResult run_chain(Workbench& bench, const ChainTask& task, ChainStatus& status) {
+  return Chain(bench, task, status).run();
 }
 
 }  // namespace rpeg::search

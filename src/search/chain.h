@@ -4,13 +4,13 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "rpeg/base/rng.h"
 #include "rpeg/search/search.h"
-#include "search/moves.h"
+#include "search/evaluator.h"
+#include "search/sub_plans.h"
+#include "search/top_plans.h"
 
 namespace rpeg::search {
 
@@ -23,26 +23,19 @@ struct ChainStatus {
   std::atomic<double> best_period_s{0.0};  ///< 0: no plan that fits yet
 };
 
-/// What the search keeps of an evaluation.
-struct Score {
-  double objective = 0.0;
-  double overflow = 0.0;
-  double period_s = 0.0;
-  std::vector<float> critical;  ///< share of every vertex in the critical cycle
-};
-
 struct ChainTask {
   std::uint64_t seed = 0;
-  std::int64_t budget = 0;  ///< evaluations
-  Plan start;
+  std::int64_t budget = 0;   ///< evaluations
+  std::vector<Plan> starts;  ///< all are scored; the walk begins at the first
+  double bound_s = 0.0;      ///< a period of this much ends the chain: nothing is better
+  std::size_t top = 1;       ///< plans to keep
   std::optional<Clock::time_point> deadline;
   const std::atomic<bool>* stop = nullptr;
 };
 
 struct ChainResult {
-  std::optional<Plan> best;  ///< the best plan that fits
-  double best_objective = 0.0;
-  Plan tightest;  ///< the plan of least overflow seen
+  TopPlans top{1};  ///< plans that fit
+  Plan tightest;    ///< the plan of least overflow seen
   double least_overflow = 0.0;
   std::int64_t evaluations = 0;
   std::int64_t hits = 0;
@@ -50,10 +43,16 @@ struct ChainResult {
   SearchEnd end = SearchEnd::kBudget;
 };
 
-/// Runs one annealing chain to the end of its budget.
-ChainResult run_chain(SubPlanTable& table, const ChainTask& task, ChainStatus& status);
+/// What the chains of one thread share, one chain after another: memories whose content is a
+/// function of what is asked, never of who asked before.
+struct Workbench {
+  SubPlanTable table;
+  Evaluator evaluator;
+  Workbench(const Space& space, const HardwareProfile& profile)
+      : table(space, profile), evaluator(*space.config, profile) {}
+};
 
-/// The canonical text of a plan: equal for equal plans only.
-std::string plan_key(const Plan& plan);
+/// Runs one annealing chain to the end of its budget.
+ChainResult run_chain(Workbench& bench, const ChainTask& task, ChainStatus& status);
 
 }  // namespace rpeg::search

@@ -78,19 +78,22 @@ std::vector<double> critical_shares(const Evaluation& evaluation) {
   std::vector<double> shares(vertices, 0.0);
   double total = 0.0;
   const auto add = [&](std::int32_t vertex, double seconds) {
-    if (static_cast<std::size_t>(vertex) >= vertices) return;
+    if (vertex < 0) return;  // a transfer
     shares[static_cast<std::size_t>(vertex)] += seconds;
     total += seconds;
   };
+  const auto vertex_of = [&](std::int32_t task) {
+    return graph.tasks[static_cast<std::size_t>(task)].vertex;
+  };
   for (const std::int32_t id : evaluation.steady.critical_cycle) {
     const double seconds = graph.tasks[static_cast<std::size_t>(id)].time.total_s;
-    if (static_cast<std::size_t>(id) < vertices) {
-      add(id, seconds);
+    if (vertex_of(id) >= 0) {
+      add(vertex_of(id), seconds);
       continue;
     }
     for (const TaskEdge& edge : graph.edges) {
-      if (edge.from == id) add(edge.to, seconds / 2);
-      if (edge.to == id) add(edge.from, seconds / 2);
+      if (edge.from == id) add(vertex_of(edge.to), seconds / 2);
+      if (edge.to == id) add(vertex_of(edge.from), seconds / 2);
     }
   }
   for (double& share : shares) {
@@ -143,8 +146,9 @@ PlanFile make_plan_file(const Evaluation& evaluation, const WorkloadConfig& conf
     const TimedTask& task = graph.tasks[id];
     file.predicted.breakdown[task.name] = {
         task.time.compute_s, task.time.comm_s, task.time.bubble_s, idle[id], task.bytes};
-    if (id < evaluation.priced.memory.size()) {
-      file.predicted.memory_peak_bytes[task.name] = evaluation.priced.memory[id].total;
+    if (task.vertex >= 0) {
+      const MemoryUse& use = evaluation.priced.memory[static_cast<std::size_t>(task.vertex)];
+      file.predicted.memory_peak_bytes[task.name] = use.total;
     }
   }
   return file;

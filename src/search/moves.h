@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <cstdint>
 #include <vector>
 
 #include "rpeg/base/rng.h"
@@ -10,40 +10,55 @@
 
 namespace rpeg::search {
 
-/// Draws random neighbours of plans. Every plan it returns is structurally valid.
+/// Draws random neighbours of plans. Every plan it returns is structurally valid and in the space
+/// of its table.
 class Mover {
  public:
   explicit Mover(SubPlanTable& table);
 
-  /// A plan that differs from `plan` in the focused vertex (perhaps others with it) or in the
-  /// staleness; nothing when the draw leads nowhere.
-  std::optional<Plan> draw(const Plan& plan, std::size_t focus, Rng& rng);
-
-  /// The plan with a staleness that the configuration allows: its own, or else the first candidate.
-  Plan admit(Plan plan) const;
+  /// Makes `next` a plan that differs from `plan` in the focused vertex (perhaps others with it) or
+  /// in the structure. False when the draw leads nowhere; `next` then means nothing. Both plans
+  /// keep their storage, so that a warm call allocates nothing.
+  bool draw(const Plan& plan, std::size_t focus, Rng& rng, Plan& next);
 
  private:
-  using Draw = std::optional<Plan> (Mover::*)(const Plan&, std::size_t, Rng&);
+  using Draw = bool (Mover::*)(Plan&, std::size_t, Rng&);
 
-  std::optional<Plan> draw_one(const Plan& plan, std::size_t focus, Rng& rng);
-  std::optional<Plan> draw_split(const Plan& plan, std::size_t focus, Rng& rng);
-  std::optional<Plan> draw_micro_batches(const Plan& plan, std::size_t focus, Rng& rng);
-  std::optional<Plan> draw_resize(const Plan& plan, std::size_t focus, Rng& rng);
-  std::optional<Plan> draw_shift(const Plan& plan, std::size_t focus, Rng& rng);
-  std::optional<Plan> draw_block(const Plan& plan, std::size_t focus, Rng& rng);
-  std::optional<Plan> draw_swap(const Plan& plan, std::size_t focus, Rng& rng);
-  std::optional<Plan> draw_align(const Plan& plan, std::size_t focus, Rng& rng);
-  std::optional<Plan> draw_division(const Plan& plan, std::size_t focus, Rng& rng);
-  std::optional<Plan> draw_group_resize(const Plan& plan, std::size_t focus, Rng& rng);
-  std::optional<Plan> draw_staleness(const Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_one(Plan& plan, std::size_t focus, Rng& rng);
+  // Of one vertex on its block.
+  bool draw_split(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_micro_batches(Plan& plan, std::size_t focus, Rng& rng);
+  // Of blocks.
+  bool draw_resize(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_shift(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_block(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_swap(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_align(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_division(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_group_resize(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_border(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_snap(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_scale(Plan& plan, std::size_t focus, Rng& rng);
+  // Of the structure.
+  bool draw_staleness(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_sharing(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_cut(Plan& plan, std::size_t focus, Rng& rng);
 
+  std::size_t kind(const Plan& plan, std::size_t vertex) const {
+    return kinds_of(table_.space(), plan.structure)[vertex];
+  }
   bool put(Plan& plan, std::size_t vertex, const Placement& block, Rng& rng);
+  bool put_same(Plan& plan, std::size_t vertex, const Placement& block, const VertexPlan& like);
   Placement resized(const Placement& block, Rng& rng) const;
+  std::size_t draw_axis(Rng& rng) const;
   int axis_size(std::size_t axis) const;
 
   SubPlanTable& table_;
+  const Space& space_;
   std::vector<Draw> draws_;
-  std::vector<Structure> structures_;
+  std::vector<std::size_t> axes_;    ///< those on which the cluster has more than one of a thing
+  std::vector<std::uint32_t> cuts_;  ///< each possible cut as a mask
+  std::vector<std::size_t> group_;   ///< scratch
 };
 
 }  // namespace rpeg::search

@@ -1,18 +1,17 @@
 #include "rpeg/search/search.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <exception>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "rpeg/base/error.h"
-#include "search/baselines.h"
-#include "search/chain.h"
+#include "rpeg/search/baseline.h"
+#include "search/chain_pool.h"
+#include "search/exhaustive.h"
+#include "search/space_bound.h"
+#include "search/starts.h"
 
 namespace rpeg {
 namespace {
@@ -36,64 +35,27 @@ int thread_count(const SearchOptions& options) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-using Look = std::function<void(const std::vector<ChainStatus>&)>;
-
-/// Runs chains on a few threads; result i is that of chain i, whoever ran it and when.
-class ChainPool {
- public:
-  ChainPool(search::SubPlanTable& table, const std::vector<ChainTask>& tasks, int threads)
-      : table_(table), tasks_(tasks), results_(tasks.size()), status_(tasks.size()) {
-    running_ = std::min(static_cast<std::size_t>(threads), tasks.size());
-    for (std::size_t i = running_; i > 0; --i) threads_.emplace_back([this] { work(); });
-  }
-
-  /// Calls `look` now and then until all chains have ended, then rethrows what a chain threw.
-  std::vector<ChainResult> wait(const Look& look) {
-    std::unique_lock lock(mutex_);
-    while (!ended_.wait_for(lock, kLookEvery, [&] { return running_ == 0; })) {
-      if (look) look(status_);
-    }
-    if (failure_) std::rethrow_exception(failure_);
-    return std::move(results_);
-  }
-
- private:
-  static constexpr std::chrono::milliseconds kLookEvery{200};
-
-  void work() {
-    try {
-      for (std::size_t i = next_++; i < tasks_.size(); i = next_++) {
-        results_[i] = search::run_chain(table_, tasks_[i], status_[i]);
-      }
-    } catch (...) {
-      const std::scoped_lock lock(mutex_);
-      failure_ = std::current_exception();
-      next_ = tasks_.size();
-    }
-    const std::scoped_lock lock(mutex_);
-    --running_;
-    ended_.notify_all();
-  }
-
-  search::SubPlanTable& table_;
-  const std::vector<ChainTask>& tasks_;
-  std::vector<ChainResult> results_;
-  std::vector<ChainStatus> status_;
-  std::atomic<std::size_t> next_{0};
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  std::size_t running_ = 0;
-  std::exception_ptr failure_;
-  std::vector<std::jthread> threads_;  // last: joined before what they use is destroyed
-};
-
 struct Search {
   const WorkloadConfig& config;
+  const HardwareProfile& profile;
   const SearchOptions& options;
-  search::SubPlanTable& table;
-  std::vector<Plan> starts;
+  const search::Space& space;
+  std::vector<Plan> starts;  ///< of the space
+  bool has_start = false;    ///< the first of them is SearchOptions::start
+  SpaceBound bound;
   Clock::time_point begin;
 };
+
+/// The starts of chain i: a given start is where all chains begin; the baselines take turns.
+std::vector<Plan> starts_of(const Search& search, std::int64_t chain) {
+  std::vector<Plan> starts = search.starts;
+  const std::size_t first = search.has_start ? 1 : 0;
+  const std::size_t turns = starts.size() - first;
+  const auto turn = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(chain) % turns);
+  const auto begin = starts.begin() + static_cast<std::ptrdiff_t>(first);
+  std::rotate(begin, begin + turn, starts.end());
+  return starts;
+}
 
 /// Chains with their shares of `budget`. When there are more chains than threads, every wave of
 /// chains gets its share of the time.
@@ -109,7 +71,9 @@ std::vector<ChainTask> make_chains(const Search& search,
     ChainTask task;
     task.seed = derive_seed(search.config.seed, static_cast<std::uint64_t>(i));
     task.budget = budget / chains + (i < budget % chains ? 1 : 0);
-    task.start = search.starts[static_cast<std::size_t>(i) % search.starts.size()];
+    task.starts = starts_of(search, i);
+    task.bound_s = search.bound.period_s;
+    task.top = static_cast<std::size_t>(std::max<std::int64_t>(1, search.options.top));
     if (time_left_s) {
       const double share = static_cast<double>(i / threads + 1) / static_cast<double>(waves);
       task.deadline = later(now, *time_left_s * share);
@@ -122,8 +86,9 @@ std::vector<ChainTask> make_chains(const Search& search,
 
 std::vector<ChainResult> run_chains(const Search& search,
                                     const std::vector<ChainTask>& tasks,
-                                    const Look& look) {
-  return ChainPool(search.table, tasks, thread_count(search.options)).wait(look);
+                                    const search::Look& look) {
+  return search::run_chains(
+      search.space, search.profile, tasks, thread_count(search.options), look);
 }
 
 /// Evaluations that fit into the time that is left, from the speed of ever longer samples.
@@ -146,8 +111,7 @@ std::int64_t budget_of_time(const Search& search, double time_s) {
 }
 
 /// The evaluations to do: flags first, then the configuration, then the default.
-SearchStatistics plan_budget(const Search& search) {
-  SearchStatistics statistics;
+void plan_budget(const Search& search, SearchStatistics& statistics) {
   const auto& asked = search.options.evaluations;
   if (asked) {
     statistics.budget = *asked;
@@ -163,7 +127,6 @@ SearchStatistics plan_budget(const Search& search) {
   if (statistics.budget < 1) {
     throw Error(ErrorKind::kUsage, "a search needs at least 1 evaluation");
   }
-  return statistics;
 }
 
 SearchProgress look_at(const Search& search,
@@ -173,9 +136,9 @@ SearchProgress look_at(const Search& search,
   progress.elapsed_s = seconds_since(search.begin);
   progress.total_s = search.options.time_s.value_or(0.0);
   progress.total_evaluations = statistics.budget;
+  progress.bound_s = search.bound.period_s;
   double temperatures = 0.0;
   double running = 0.0;
-  double period_s = 0.0;
   for (const ChainStatus& chain : status) {
     progress.evaluations += chain.evaluations;
     const double temperature = chain.temperature;
@@ -184,50 +147,90 @@ SearchProgress look_at(const Search& search,
       running += 1.0;
     }
     const double mine = chain.best_period_s;
-    if (mine > 0.0 && (period_s <= 0.0 || mine < period_s)) period_s = mine;
+    if (mine > 0.0 && (progress.best_period_s <= 0.0 || mine < progress.best_period_s)) {
+      progress.best_period_s = mine;
+    }
   }
   if (running > 0.0) progress.temperature = temperatures / running;
   const auto response = static_cast<double>(search.config.workload.generation_length);
-  if (period_s > 0.0) {
-    progress.tokens_per_s = tokens_per_iteration(search.config, response) / period_s;
+  if (progress.best_period_s > 0.0) {
+    progress.tokens_per_s = tokens_per_iteration(search.config, response) / progress.best_period_s;
   }
   return progress;
 }
 
-/// The end of the search is that of the chain that was cut shortest.
+/// The end of the search is that of the chain that was cut shortest; a chain at the bound ends it
+/// with a proof, and it has stalled when all chains have.
 void add_up(const std::vector<ChainResult>& chains, SearchStatistics& statistics) {
   statistics.chains = static_cast<std::int64_t>(chains.size());
-  bool all_without_neighbours = true;
+  const auto all = [&](SearchEnd end) {
+    return std::ranges::all_of(chains, [end](const ChainResult& c) { return c.end == end; });
+  };
+  const auto any = [&](SearchEnd end) {
+    return std::ranges::any_of(chains, [end](const ChainResult& c) { return c.end == end; });
+  };
   for (const ChainResult& chain : chains) {
     statistics.evaluations += chain.evaluations;
     statistics.hits += chain.hits;
     statistics.restarts += chain.restarts;
-    all_without_neighbours &= chain.end == SearchEnd::kNoNeighbours;
-    if (chain.end == SearchEnd::kStopped) statistics.end = SearchEnd::kStopped;
-    if (chain.end == SearchEnd::kTime && statistics.end == SearchEnd::kBudget) {
-      statistics.end = SearchEnd::kTime;
-    }
   }
-  if (all_without_neighbours) statistics.end = SearchEnd::kNoNeighbours;
   statistics.misses = statistics.evaluations - statistics.hits;
+  statistics.end = SearchEnd::kBudget;
+  for (const SearchEnd end :
+       {SearchEnd::kNoNeighbours, SearchEnd::kStalled, SearchEnd::kExhausted}) {
+    if (all(end)) statistics.end = end;
+  }
+  for (const SearchEnd end : {SearchEnd::kBound, SearchEnd::kTime, SearchEnd::kStopped}) {
+    if (any(end)) statistics.end = end;
+  }
 }
 
-/// The best plan of all chains; among equals that of the first chain.
-const Plan& best_plan(const std::vector<ChainResult>& chains, const Search& search) {
-  const ChainResult* best = nullptr;
+/// The best distinct plans of all chains; among equals those of the first chain.
+std::vector<Evaluation> best_plans(const std::vector<ChainResult>& chains, const Search& search) {
+  search::TopPlans top = chains.front().top;
   const ChainResult* tightest = &chains.front();
   for (const ChainResult& chain : chains) {
     if (chain.least_overflow < tightest->least_overflow) tightest = &chain;
-    if (chain.best && (best == nullptr || chain.best_objective < best->best_objective)) {
-      best = &chain;
-    }
+    top.merge(chain.top);
   }
-  if (best != nullptr) return *best->best;
-  const Evaluation nearest =
-      evaluate_plan(tightest->tightest, search.config, search.table.profile());
+  std::vector<Evaluation> best;
+  for (const search::RankedPlan& plan : top.plans()) {
+    best.push_back(evaluate_plan(plan.plan, search.config, search.profile));
+  }
+  if (!best.empty()) return best;
+  const Evaluation nearest = evaluate_plan(tightest->tightest, search.config, search.profile);
   throw Error(ErrorKind::kInfeasible,
-              "no plan that was looked at fits into memory; the one nearest to it: " +
-                  nearest.priced.overflow_text);
+              std::string("no plan that was looked at ") +
+                  (search.options.pins.empty() ? "" : "and keeps the pins ") +
+                  "fits into memory; the one nearest to it: " + nearest.priced.overflow_text);
+}
+
+std::vector<ChainResult> anneal(const Search& search, SearchStatistics& statistics) {
+  plan_budget(search, statistics);
+  std::optional<double> left_s;
+  if (search.options.time_s) left_s = *search.options.time_s - seconds_since(search.begin);
+  const auto tasks = make_chains(search, statistics.budget, left_s);
+  search::Look look;
+  if (search.options.progress) {
+    look = [&](const auto& status) {
+      search.options.progress(look_at(search, statistics, status));
+    };
+  }
+  return run_chains(search, tasks, look);
+}
+
+std::vector<ChainResult> exhaust(const Search& search,
+                                 search::Workbench& bench,
+                                 SearchStatistics& statistics) {
+  const search::SpaceSize size = search::space_size(bench.table);
+  statistics.space_plans = size.plans;
+  statistics.distinct_plans = size.distinct;
+  ChainStatus status;
+  const auto top = static_cast<std::size_t>(std::max<std::int64_t>(1, search.options.top));
+  std::vector<ChainResult> results;
+  results.push_back(search::try_all(bench, size, top, search.options.stop, status));
+  statistics.budget = results.front().evaluations;
+  return results;
 }
 
 }  // namespace
@@ -235,25 +238,22 @@ const Plan& best_plan(const std::vector<ChainResult>& chains, const Search& sear
 SearchResult search_plan(const WorkloadConfig& config,
                          const HardwareProfile& profile,
                          const SearchOptions& options) {
-  search::SubPlanTable table(config, profile);
-  Search search{config, options, table, {}, Clock::now()};
-  search.starts = {search::greedy(table), search::concurrent(table)};
+  const search::Space space = search::build_space(config, options.pins);
+  search::Workbench bench(space, profile);
+  Search search{config, profile, options, space, {}, options.start.has_value(), {}, Clock::now()};
   SearchResult result;
-  result.greedy = evaluate_plan(search.starts[0], config, profile);
-  result.concurrent = evaluate_plan(search.starts[1], config, profile);
-  result.statistics = plan_budget(search);
-  std::optional<double> left_s;
-  if (options.time_s) left_s = *options.time_s - seconds_since(search.begin);
-  const auto tasks = make_chains(search, result.statistics.budget, left_s);
-  Look look;
-  if (options.progress) {
-    look = [&](const auto& status) {
-      options.progress(look_at(search, result.statistics, status));
-    };
-  }
-  const std::vector<ChainResult> chains = run_chains(search, tasks, look);
-  result.best = evaluate_plan(best_plan(chains, search), config, profile);
+  result.greedy = evaluate_plan(greedy_plan(config, profile), config, profile);
+  result.concurrent = evaluate_plan(concurrent_plan(config, profile), config, profile);
+  search.starts = search::start_plans(bench, options.start);
+  search.bound = search::bound_of(bench.table);
+  result.bound = search.bound;
+  const std::vector<ChainResult> chains = options.exhaustive
+                                              ? exhaust(search, bench, result.statistics)
+                                              : anneal(search, result.statistics);
+  result.top = best_plans(chains, search);
+  result.best = result.top.front();
   add_up(chains, result.statistics);
+  if (options.exhaustive) result.statistics.chains = 0;
   result.statistics.wall_s = seconds_since(search.begin);
   return result;
 }

@@ -1,6 +1,7 @@
 #include "search/sub_plans.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -9,20 +10,14 @@
 namespace rpeg::search {
 namespace {
 
-/// Smallest first; generation splits its batch only to fill a pipeline.
-std::vector<std::int64_t> micro_batch_choices(const Vertex& vertex, const Parallelism& split) {
-  if (vertex.op == Op::kGenerate && split.pp == 1) return {1};
-  std::vector<std::int64_t> choices;
-  for (std::int64_t m = 1; m <= (std::int64_t{1} << 20); m *= 2) choices.push_back(m);
-  return choices;
-}
+constexpr std::size_t kMostKept = 400'000;  // sub-plans; about 10 MB
 
-std::vector<int> divisors(int number) {
-  std::vector<int> result;
-  for (int i = 1; i <= number; ++i) {
-    if (number % i == 0) result.push_back(i);
-  }
-  return result;
+std::uint64_t shape_key(std::size_t kind, const Placement& block) {
+  // A cluster has at most a million GPUs: 20 bits each.
+  return static_cast<std::uint64_t>(kind) << 60U |
+         static_cast<std::uint64_t>(block.racks.count()) << 40U |
+         static_cast<std::uint64_t>(block.nodes.count()) << 20U |
+         static_cast<std::uint64_t>(block.gpus.count());
 }
 
 /// A block of every shape at the first corner of a region: most GPUs first, then fewest nodes.
@@ -45,59 +40,140 @@ std::vector<Placement> blocks_inside(const Placement& region) {
 
 }  // namespace
 
-SubPlanTable::SubPlanTable(const WorkloadConfig& config, const HardwareProfile& profile)
-    : config_(config), profile_(profile), graph_(build_graph(config.policy, Structure{})) {}
+SubPlanTable::SubPlanTable(const Space& space, const HardwareProfile& profile)
+    : space_(space), profile_(profile) {
+  check(space.kinds.size() < 16, "search: more kinds of vertices than a key holds");
+  for (const Vertex& vertex : space.kinds) limits_.push_back(limits_of(vertex));
+}
 
-SubPlans SubPlanTable::enumerate(std::size_t vertex, const Placement& block) const {
-  const Graph alone{{graph_.vertices[vertex]}, {}};
-  const Vertex& one = alone.vertices.front();
-  SubPlans result;
-  const int gpus = block.gpu_count();
-  for (const int tp : divisors(gpus)) {
-    for (const int pp : divisors(gpus / tp)) {
-      const Parallelism split{gpus / tp / pp, pp, tp};
-      for (const std::int64_t m : micro_batch_choices(one, split)) {
-        const VertexPlan plan{split, m, block};
-        // Validity falls with m: the first m that is not valid ends the list.
-        if (!find_violations(Plan{{}, {plan}}, alone, config_).empty()) break;
-        result.all.push_back({split,
-                              m,
-                              price_vertex(one, plan, config_, profile_).total_s,
-                              vertex_memory(one, plan, config_, profile_).total});
-      }
-    }
+SubPlanTable::Limits SubPlanTable::limits_of(const Vertex& vertex) const {
+  const WorkloadConfig& config = *space_.config;
+  Limits limits;
+  limits.generates = vertex.op == Op::kGenerate;
+  limits.units =
+      batch_units(vertex, config) / (is_training(vertex.op) ? config.policy.minibatches : 1);
+  const std::int64_t layers = config.model(vertex.model).layers;
+  limits.pp = static_cast<int>(std::min(layers, config.optimizer.max_pp.value_or(layers)));
+  const Graph alone{{vertex}, {}};
+  const std::int64_t heads = config.model(vertex.model).num_heads;
+  const int most = static_cast<int>(std::min<std::int64_t>(config.hardware.gpus_per_node, heads));
+  WorkloadConfig unlimited = config;
+  unlimited.hardware.max_gpus.reset();
+  for (int tp = 1; tp <= most; ++tp) {
+    Plan one;
+    one.vertices = {{{1, 1, tp}, 1, {{0, 0}, {0, 0}, {0, tp - 1}}}};
+    if (find_violations(one, alone, unlimited).empty()) limits.tp.push_back(tp);
   }
-  const auto rank = [&](const SubPlan& plan) {
-    const bool overflows = plan.bytes > profile_.memory_per_gpu;
-    return std::pair(overflows, overflows ? plan.bytes : plan.time_s);
-  };
-  if (!result.all.empty()) {
-    result.fastest = static_cast<std::size_t>(std::ranges::min_element(result.all, {}, rank) -
-                                              result.all.begin());
+  return limits;
+}
+
+std::int64_t SubPlanTable::most_micro_batches(std::size_t kind, const Parallelism& split) const {
+  return limits_[kind].units / split.dp;
+}
+
+bool SubPlanTable::is_valid(std::size_t kind,
+                            const Placement& block,
+                            const Parallelism& split,
+                            std::int64_t micro_batches) const {
+  const Limits& limits = limits_[kind];
+  return split.gpus() == block.gpu_count() && split.pp <= limits.pp && micro_batches >= 1 &&
+         micro_batches <= most_micro_batches(kind, split) &&
+         std::ranges::find(limits.tp, split.tp) != limits.tp.end() &&
+         keeps_pin(space_.pins[kind], {split, micro_batches, block});
+}
+
+/// Powers of two, the largest number, and the pinned one. Generation splits its batch only to fill
+/// a pipeline.
+void SubPlanTable::add_micro_batches(std::size_t kind,
+                                     const Parallelism& split,
+                                     SubPlans& result) const {
+  const std::int64_t most = most_micro_batches(kind, split);
+  if (most < 1) return;
+  const std::optional<std::int64_t>& pinned = space_.pins[kind].micro_batches;
+  if (pinned) {
+    if (*pinned <= most) result.all.push_back({split, *pinned});
+    return;
+  }
+  if (limits_[kind].generates && split.pp == 1) {
+    result.all.push_back({split, 1});
+    return;
+  }
+  std::int64_t m = 1;
+  for (; m <= most; m *= 2) result.all.push_back({split, m});
+  if (m / 2 != most) result.all.push_back({split, most});
+}
+
+SubPlans SubPlanTable::enumerate(std::size_t kind, const Placement& block) const {
+  const Limits& limits = limits_[kind];
+  const Pin& pin = space_.pins[kind];
+  const int gpus = block.gpu_count();
+  SubPlans result;
+  for (const int tp : limits.tp) {
+    if (gpus % tp != 0) continue;
+    for (int pp = 1; pp <= std::min(limits.pp, gpus / tp); ++pp) {
+      if (gpus / tp % pp != 0) continue;
+      const Parallelism split{gpus / tp / pp, pp, tp};
+      if (pin.parallelism && *pin.parallelism != split) continue;
+      add_micro_batches(kind, split, result);
+    }
   }
   return result;
 }
 
-const SubPlans& SubPlanTable::of(std::size_t vertex, const Placement& block) {
-  const Key key{vertex, block.racks.count(), block.nodes.count(), block.gpus.count()};
-  {
-    const std::scoped_lock lock(mutex_);
-    const auto found = table_.find(key);
-    if (found != table_.end()) return *found->second;
+SubPlans& SubPlanTable::entry(std::size_t kind, const Placement& block) {
+  const auto [place, is_new] = table_.try_emplace(shape_key(kind, block));
+  if (is_new) {
+    place->second = enumerate(kind, block);
+    kept_ += place->second.all.size() + 4;
   }
-  auto made = std::make_unique<const SubPlans>(enumerate(vertex, block));
-  const std::scoped_lock lock(mutex_);
-  return *table_.try_emplace(key, std::move(made)).first->second;
+  return place->second;
 }
 
-std::optional<SubPlan> SubPlanTable::find(std::size_t vertex,
-                                          const Placement& block,
-                                          const Parallelism& parallelism,
-                                          std::int64_t micro_batches) {
-  for (const SubPlan& plan : of(vertex, block).all) {
-    if (plan.parallelism == parallelism && plan.micro_batches == micro_batches) return plan;
+Alone SubPlanTable::alone(std::size_t kind, const VertexPlan& plan) const {
+  const Vertex& vertex = space_.kinds[kind];
+  const ResponsePart whole = whole_response(config().workload);
+  Alone result;
+  result.bytes = vertex_memory(vertex, plan, config(), profile_).total;
+  result.fits = result.bytes <= profile_.memory_per_gpu;
+  std::int64_t slots = 1;
+  if (vertex.op == Op::kGenerate) {
+    slots = replica_batch(plan, config());
+    if (!result.fits) {
+      // A cache too small for the whole batch serves it with fewer slots, one for each micro-batch
+      // at least.
+      const std::int64_t least = std::min(slots, std::max<std::int64_t>(1, plan.micro_batches));
+      const double fixed = part_memory(vertex, plan, whole, 0, config(), profile_).total;
+      const double each = kv_slot_bytes(plan, config());
+      const double fitting = std::floor((profile_.memory_per_gpu - fixed) / each);
+      result.fits = fitting >= static_cast<double>(least);
+      slots = result.fits ? std::min(slots, static_cast<std::int64_t>(fitting)) : least;
+      result.bytes = fixed + static_cast<double>(slots) * each;
+    }
   }
-  return std::nullopt;
+  result.time_s = price_part(vertex, plan, whole, slots, config(), profile_).total_s;
+  return result;
+}
+
+const SubPlan& SubPlanTable::fastest(std::size_t kind, const Placement& block) {
+  SubPlans& choices = entry(kind, block);
+  if (!choices.fastest) {
+    check(!choices.all.empty(), "search: no sub-plan to choose from");
+    std::pair<bool, double> least;
+    for (std::size_t i = 0; i < choices.all.size(); ++i) {
+      const Alone one = alone(kind, place(choices.all[i], block));
+      const std::pair rank(!one.fits, one.fits ? one.time_s : one.bytes);
+      if (choices.fastest && rank >= least) continue;
+      least = rank;
+      choices.fastest = i;
+    }
+  }
+  return choices.all[*choices.fastest];
+}
+
+void SubPlanTable::trim() {
+  if (kept_ <= kMostKept) return;
+  table_.clear();
+  kept_ = 0;
 }
 
 VertexPlan place(const SubPlan& sub_plan, const Placement& block) {
@@ -108,19 +184,27 @@ Placement usable_block(const ClusterSpec& cluster) {
   const int most = std::min(cluster.gpu_count(), cluster.max_gpus.value_or(cluster.gpu_count()));
   const Placement whole{
       {0, cluster.racks - 1}, {0, cluster.nodes_per_rack - 1}, {0, cluster.gpus_per_node - 1}};
+  if (whole.gpu_count() <= most) return whole;
   for (const Placement& block : blocks_inside(whole)) {
     if (block.gpu_count() <= most) return block;
   }
   throw Error(ErrorKind::kUsage, "hardware.max_gpus must be at least 1");
 }
 
-Placement largest_block(SubPlanTable& table, std::size_t vertex, const Placement& region) {
-  for (const Placement& block : blocks_inside(region)) {
-    if (!table.of(vertex, block).all.empty()) return block;
+std::optional<Placement> largest_block(SubPlanTable& table,
+                                       std::size_t kind,
+                                       const Placement& region) {
+  const Pin& pin = table.space().pins[kind];
+  if (pin.placement) {
+    return table.has_any(kind, *pin.placement) ? pin.placement : std::nullopt;
   }
-  throw Error(ErrorKind::kInfeasible,
-              "vertex " + table.vertices()[vertex].name + " has no valid split on any block of " +
-                  placement_text(region));
+  const bool any_size = !pin.parallelism;
+  if (any_size && table.has_any(kind, region)) return region;
+  for (const Placement& block : blocks_inside(region)) {
+    if (!any_size && block.gpu_count() != pin.parallelism->gpus()) continue;
+    if (table.has_any(kind, block)) return block;
+  }
+  return std::nullopt;
 }
 
 }  // namespace rpeg::search

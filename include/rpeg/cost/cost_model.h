@@ -24,7 +24,8 @@ struct TaskTime {
 
 /// A task of one iteration: a vertex, or a weights transfer between two vertices.
 struct TimedTask {
-  std::string name;  ///< "g_pi" or "t_pi->g_pi"
+  std::string name;          ///< "g_pi", of a stage "g_pi.2", or "t_pi->g_pi"
+  std::int32_t vertex = -1;  ///< of the plan, whose stage or chunk this is; -1: a transfer
   TaskTime time;
   std::vector<std::int32_t> atoms;  ///< the atoms it holds exclusively, ascending; may be empty
   double gpus = 0.0;                ///< GPUs it holds
@@ -38,7 +39,8 @@ struct TaskEdge {
   std::int64_t delta = 0;
 };
 
-/// What the simulator takes: tasks 0 … V−1 are the graph's vertices in order, transfers follow.
+/// What the simulator takes: first the vertices of the cut graph in order (see fuse_graph), then
+/// the transfers.
 struct TaskGraph {
   std::vector<TimedTask> tasks;
   std::vector<TaskEdge> edges;
@@ -59,9 +61,10 @@ struct MemoryUse {
 
 struct PricedPlan {
   TaskGraph tasks;
-  std::vector<MemoryUse> memory;  ///< per vertex: of the fullest GPU in its block
-  double peak_bytes = 0.0;        ///< over all GPUs
-  double limit_bytes = 0.0;       ///< usable bytes per GPU
+  std::vector<MemoryUse> memory;      ///< per plan vertex: of the fullest GPU in its block
+  std::int64_t generation_slots = 0;  ///< sequences in the KV cache of a generating replica
+  double peak_bytes = 0.0;            ///< over all GPUs
+  double limit_bytes = 0.0;           ///< usable bytes per GPU
   double overflow = 0.0;      ///< Σ over GPUs of max(0, bytes/limit − 1), divided by GPUs; 0: fits
   std::string overflow_text;  ///< which GPU, which vertex, which terms; "" when it fits
 };
@@ -78,12 +81,13 @@ TaskTime price_vertex(const Vertex& vertex,
                       const WorkloadConfig& config,
                       const HardwareProfile& profile);
 
-/// The same for a part of the responses. Generation: the time from the end of the previous part to
-/// the end of this one (the first part contains the prefill), with at most `slots` sequences alive
-/// in a replica at once (see kv_slot_bytes; the number of a replica's sequences: no limit).
-/// Inference: one chunk, the whole sequences that end in the part. Training takes the whole
-/// batch. Parts of one vertex add up to its work, not always to price_vertex: every chunk fills its
-/// own pipeline.
+/// The same for a part of the responses; price_vertex is the whole response without a limit.
+/// Generation: the time from the end of the previous part to the end of this one (the first part
+/// contains the prefill), with at most `slots` ≥ 1 sequences alive in a replica at once (see
+/// kv_slot_bytes; replica_batch or more: no limit). The parts add up to the whole. Inference: one
+/// chunk, the whole sequences that end in the part, at their expected length, in micro_batches
+/// micro-batches (fewer when a replica has fewer sequences); every chunk fills its own pipeline.
+/// Training takes the whole batch whatever the part.
 TaskTime price_part(const Vertex& vertex,
                     const VertexPlan& plan,
                     const ResponsePart& part,
@@ -91,13 +95,14 @@ TaskTime price_part(const Vertex& vertex,
                     const WorkloadConfig& config,
                     const HardwareProfile& profile);
 
-/// Bytes that one GPU holds for one vertex alone: `MemoryUse` of its fullest rank. Without a KV
-/// cache for generation when `slots` is 0.
+/// Bytes that one GPU holds for one vertex alone: `MemoryUse` of its fullest rank, with room in the
+/// KV cache for every sequence of the replica.
 MemoryUse vertex_memory(const Vertex& vertex,
                         const VertexPlan& plan,
                         const WorkloadConfig& config,
                         const HardwareProfile& profile);
-/// The same while a part of the responses is worked on, with `slots` sequences in the KV cache.
+/// The same while a part of the responses is worked on, with `slots` ≥ 0 sequences in the KV cache:
+/// no more than the bytes without a cache (slots = 0) and slots · kv_slot_bytes.
 MemoryUse part_memory(const Vertex& vertex,
                       const VertexPlan& plan,
                       const ResponsePart& part,

@@ -19,10 +19,10 @@ struct SearchProgress {
   double total_s = 0.0;  ///< 0: the search is limited by evaluations
   std::int64_t evaluations = 0;
   std::int64_t total_evaluations = 0;
-  double temperature = 0.0;   ///< mean over the running chains
-  double tokens_per_s = 0.0;  ///< of the best plan so far; 0: none fits yet
-  double period_s = 0.0;      ///< of the best plan so far
-  double bound_s = 0.0;       ///< of the space; 0: not known
+  double temperature = 0.0;    ///< mean over the running chains
+  double tokens_per_s = 0.0;   ///< of the best plan so far; 0: none fits yet
+  double best_period_s = 0.0;  ///< its period; 0: none fits yet
+  double bound_s = 0.0;        ///< SpaceBound::period_s: best_period_s / bound_s − 1 is the gap
 };
 
 /// A decision that every plan of a search must keep.
@@ -61,7 +61,9 @@ struct SearchStatistics {
   std::int64_t hits = 0;
   std::int64_t misses = 0;
   std::int64_t restarts = 0;
-  std::int64_t chains = 0;
+  std::int64_t chains = 0;      ///< 0: every plan was tried
+  double space_plans = 0.0;     ///< when every plan was tried: plans of the space,
+  double distinct_plans = 0.0;  ///< … and those that symmetry does not make equal
   SearchEnd end = SearchEnd::kBudget;
 };
 

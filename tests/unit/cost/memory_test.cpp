@@ -32,44 +32,6 @@ TEST(VertexMemory, CountsStaticBytesPerParameter) {
   EXPECT_DOUBLE_EQ(static_bytes(plan_on(1, 1, {1, 1, 1})), 16 * elements);
 }
 
-TEST(VertexMemory, ReproducesTheStaticBytesOf22BAnd175B) {
-  // 18 · 12Lh²/(tp·pp): Megatron's 22B (48 layers, 6144, tp 8) and 175B (96, 12288, tp 8, pp 8).
-  WorkloadConfig config = example_config();
-  config.optimizer.zero_stage = 0;
-  const auto gib = [&](std::int64_t layers, std::int64_t hidden, std::int64_t heads, int pp) {
-    ModelSpec model = model_of(layers, hidden, 4 * hidden, 1, heads, heads);
-    model.gated_ffn = false;
-    config.models.fill(model);
-    const double matrices = static_cast<double>(layers) / pp * layer_matrix_elements(model, 8);
-    const MemoryUse use =
-        vertex_memory(actor_training(), plan_on(pp, 8, {1, pp, 8}), config, example_profile());
-    // Beside the matrices: norms, and a vocabulary of one token.
-    EXPECT_NEAR((use.weights + use.optimizer) / (18 * matrices), 1.0, 2e-3);
-    return 18 * matrices / kGib;
-  };
-  EXPECT_DOUBLE_EQ(gib(48, 6144, 64, 1), 45.5625);
-  EXPECT_DOUBLE_EQ(gib(96, 12288, 96, 8), 45.5625);
-}
-
-TEST(VertexMemory, HoldsTheKvCacheOfEverySequenceAtItsLongest) {
-  // Bytes a token: 524 288 (7B), 327 680 (70B), 131 072 (Llama-3-8B).
-  WorkloadConfig config = example_config();
-  const auto per_token = [&](const ModelSpec& model, Parallelism p) {
-    config.models.fill(model);
-    const int gpus = p.gpus();
-    return vertex_memory(generation(), plan_on(1, gpus, p), config, example_profile()).kv_cache /
-           (64.0 / p.dp * 640);
-  };
-  EXPECT_DOUBLE_EQ(per_token(llama_2_7b(), {1, 1, 1}), 524288);
-  EXPECT_DOUBLE_EQ(per_token(llama_2_70b(), {1, 1, 1}), 327680);
-  EXPECT_DOUBLE_EQ(per_token(llama_3_8b(), {1, 1, 1}), 131072);
-  EXPECT_DOUBLE_EQ(per_token(llama_2_70b(), {1, 1, 8}), 327680 / 8.0);
-  EXPECT_DOUBLE_EQ(per_token(llama_2_70b(), {1, 1, 16}), 327680 / 8.0);  // replicated
-  EXPECT_DOUBLE_EQ(per_token(llama_2_7b(), {2, 2, 1}), 524288 / 2.0);
-  config.workload.context_length = 129;  // 641 tokens take 41 pages of 16
-  EXPECT_DOUBLE_EQ(per_token(llama_2_7b(), {1, 1, 1}) * 640, 524288.0 * 656);
-}
-
 TEST(VertexMemory, KeepsTheActivationsOfMicroBatchesInFlight) {
   WorkloadConfig config = example_config();
   config.workload.context_length = 1536;  // with the response 2048 tokens

@@ -19,17 +19,6 @@ TEST(AllReduce, FollowsTheRing) {
   EXPECT_DOUBLE_EQ(cost.alpha_s, 1e-5);
 }
 
-TEST(AllReduce, ScalesLatencyWithTheStepsOfTheRing) {
-  HardwareProfile profile = example_profile();
-  // NCCL, 8 GPUs in a node: Simple 8.4 + 14 · 3.4 = 56.0 µs, LL 6.6 + 14 · 0.6 = 15.0 µs.
-  profile.collective[0].alpha_s = 8.4e-6;
-  profile.alpha_step_s[0] = 3.4e-6;
-  EXPECT_NEAR(all_reduce_cost({in_node(8)}, profile, 8.0).alpha_s, 56.0e-6, 1e-12);
-  profile.collective[0].alpha_s = 6.6e-6;
-  profile.alpha_step_s[0] = 0.6e-6;
-  EXPECT_NEAR(all_reduce_cost({in_node(8)}, profile, 8.0).alpha_s, 15.0e-6, 1e-12);
-}
-
 TEST(AllGather, MovesHalfOfAnAllReduce) {
   const HardwareProfile profile = example_profile();
   EXPECT_DOUBLE_EQ(all_gather_cost({in_node(8)}, profile, 1e6).beta_s_per_byte, 0.875 * 1e-11);
@@ -100,14 +89,6 @@ TEST(GroupShapes, ShortcutAgreesWithTheEnumeration) {
     }
   }
   EXPECT_GT(checked, 1000);
-}
-
-TEST(PipelineTime, OfOneForwardOneBackward) {
-  // pp 8, m 64, f 1, b 2: (64 + 7) · 3 = 213, the bubble is 21/192 = 10.94 %.
-  const StageTimes uniform{{3.0, 0.0}, 8 * 3.0};
-  const TaskTime time = pipeline_time(uniform, uniform, cut_micro_batches(64, 64));
-  EXPECT_DOUBLE_EQ(time.total_s, 213.0);
-  EXPECT_NEAR(time.bubble_s / time.compute_s, 0.1094, 5e-5);
 }
 
 TEST(PipelineTime, CutsUnevenMicroBatches) {

@@ -6,19 +6,6 @@
 namespace rpeg {
 namespace {
 
-TEST(ParameterCount, EqualsThePublishedCounts) {
-  EXPECT_EQ(parameter_count(llama_2_7b(), false), 6'738'415'616);
-  EXPECT_EQ(parameter_count(llama_2_70b(), false), 68'976'648'192);
-  EXPECT_EQ(parameter_count(llama_3_8b(), false), 8'030'261'248);
-  EXPECT_EQ(parameter_count(llama_2_7b(), true), 6'607'347'712);
-  // Qwen2.5 adds (a + 2 n_kv) d biases per layer, which this family of models has not.
-  EXPECT_EQ(parameter_count(model_of(28, 3584, 18944, 152064, 28, 4), false) + 28 * 36 * 128,
-            7'615'616'512);
-  ModelSpec tied = model_of(24, 896, 4864, 151936, 14, 2);
-  tied.tied_embeddings = true;
-  EXPECT_EQ(parameter_count(tied, false) + 24 * 18 * 64, 494'032'768);
-}
-
 TEST(ParameterCount, OfATiedCriticKeepsTheEmbedding) {
   ModelSpec tied = llama_2_7b();
   tied.tied_embeddings = true;
@@ -26,12 +13,12 @@ TEST(ParameterCount, OfATiedCriticKeepsTheEmbedding) {
 }
 
 TEST(StageElements, SumToTheModelWhenNothingIsReplicated) {
-  for (const ModelRole role : {ModelRole::kActor, ModelRole::kCritic}) {
+  for (const Head head : {Head::kVocabulary, Head::kScalar}) {
     double sum = 0.0;
     for (int stage = 0; stage < 5; ++stage) {
-      sum += stage_elements(llama_2_70b(), role, {1, 5, 1}, stage);
+      sum += stage_elements(llama_2_70b(), head, {1, 5, 1}, stage);
     }
-    EXPECT_EQ(sum, static_cast<double>(parameter_count(llama_2_70b(), has_scalar_head(role))));
+    EXPECT_EQ(sum, static_cast<double>(parameter_count(llama_2_70b(), has_scalar(head))));
   }
 }
 
@@ -48,32 +35,15 @@ TEST(StageElements, CountATiedTableOnBothEndsOfAPipeline) {
   tied.tied_embeddings = true;
   const double table = 32000.0 * 4096;
   const auto whole = static_cast<double>(parameter_count(tied, false));
-  EXPECT_EQ(stage_elements(tied, ModelRole::kActor, {1, 1, 1}, 0), whole);
-  EXPECT_EQ(stage_elements(tied, ModelRole::kActor, {1, 2, 1}, 0) +
-                stage_elements(tied, ModelRole::kActor, {1, 2, 1}, 1),
+  EXPECT_EQ(stage_elements(tied, Head::kVocabulary, {1, 1, 1}, 0), whole);
+  EXPECT_EQ(stage_elements(tied, Head::kVocabulary, {1, 2, 1}, 0) +
+                stage_elements(tied, Head::kVocabulary, {1, 2, 1}, 1),
             whole + table);
 }
 
 TEST(PaddedVocab, IsAMultipleOf128TimesTp) {
   EXPECT_EQ(padded_vocab(model_of(1, 8, 8, 32000, 1, 1), 8), 32768.0);  // 32 · 1024
   EXPECT_EQ(padded_vocab(model_of(1, 8, 8, 30, 1, 1), 1), 30.0);
-}
-
-/// Model FLOPs of training on one sequence without a prompt.
-double training_flop(std::int64_t tokens) {
-  WorkloadConfig config = example_config();
-  config.workload.batch_size = 1;
-  config.workload.context_length = 0;
-  config.workload.generation_length = tokens;
-  config.workload.gen_quantiles.clear();
-  return vertex_model_flop(actor_training(), config);
-}
-
-TEST(VertexModelFlop, AgreesWithThePublishedCountOfLlama7B) {
-  // verl counts s² attended pairs / 2 where a causal mask has s(s + 1)/2: 6·a·d·L·Σs more here.
-  const double diagonal = 6.0 * 4096 * 32 * (512 + 1024 + 2048);
-  EXPECT_EQ(training_flop(512) + training_flop(1024) + training_flop(2048),
-            146'407'918'927'872.0 + diagonal);
 }
 
 TEST(VertexModelFlop, GivesTheCriticNoVocabularyAndTheRewardOneRow) {

@@ -3,8 +3,6 @@
 
 #include <chrono>
 
-#include "cost/reshard.h"
-#include "cost/shard.h"
 #include "rpeg/plan/cells.h"
 #include "unit/cost/example.h"
 
@@ -112,92 +110,6 @@ TEST(TaskGraph, ChargesDataToTheReceiverOnAnotherBlock) {
   EXPECT_NEAR(apart.tasks[1].time.total_s - together.tasks[1].time.total_s,
               profile.point_to_point[1].alpha_s + bytes * profile.point_to_point[1].beta_s_per_byte,
               1e-12);
-}
-
-/// Receivers' bytes of a transfer of the example model, by visiting every GPU.
-double enumerate_bytes(const VertexPlan& from, const VertexPlan& to, const WorkloadConfig& config) {
-  const std::vector<int> sources = placement_gpus(from.placement, config.hardware);
-  const std::vector<int> targets = placement_gpus(to.placement, config.hardware);
-  double elements = 0.0;
-  for (std::size_t rank = 0; rank < targets.size(); ++rank) {
-    const int stage = static_cast<int>(rank) / (to.parallelism.dp * to.parallelism.tp);
-    elements +=
-        stage_elements(config.model(ModelRole::kActor), ModelRole::kActor, to.parallelism, stage);
-    for (std::size_t held = 0; held < sources.size(); ++held) {
-      if (sources[held] != targets[rank]) continue;
-      elements -= common_elements(config.model(ModelRole::kActor),
-                                  ModelRole::kActor,
-                                  from.parallelism,
-                                  static_cast<int>(held),
-                                  to.parallelism,
-                                  static_cast<int>(rank));
-    }
-  }
-  return 2.0 * elements;
-}
-
-TEST(Transfer, CountsWhatEachReceiverDoesNotHold) {
-  WorkloadConfig config = two_vertices();
-  config.models.fill(llama_2_70b());
-  config.models[0]->vocab_size = 32768;  // no padding at any tp
-  const std::vector<VertexPlan> layouts = {{{8, 4, 2}, 1, {{0, 1}, {0, 7}, {0, 3}}},
-                                           {{1, 16, 4}, 1, {{0, 1}, {0, 7}, {0, 3}}},
-                                           {{2, 3, 4}, 1, {{0, 1}, {2, 4}, {0, 3}}},
-                                           {{4, 5, 1}, 1, {{1, 1}, {1, 5}, {0, 3}}},
-                                           {{3, 1, 2}, 1, {{0, 0}, {2, 4}, {1, 2}}},
-                                           {{1, 3, 4}, 1, {{0, 0}, {3, 6}, {1, 3}}}};
-  for (const VertexPlan& from : layouts) {
-    for (const VertexPlan& to : layouts) {
-      const TimedTask task = price_transfer(actor_training(), from, to, config, example_profile());
-      EXPECT_NEAR(task.bytes, enumerate_bytes(from, to, config), 1e-6 * task.bytes + 1.0)
-          << placement_text(from.placement) << " to " << placement_text(to.placement);
-    }
-  }
-}
-
-TEST(Transfer, KeepsInPlaceWhatMatchedRanksHold) {
-  // tp 8 · pp 4 → tp 4 · pp 1 on the same GPUs: rank 0 receives 1/4 − 1/32 of the model.
-  ModelSpec model = llama_2_7b();
-  model.vocab_size = 1;
-  const double whole = static_cast<double>(parameter_count(model, false));
-  const double need = common_elements(model, ModelRole::kActor, {8, 1, 4}, 0, {8, 1, 4}, 0);
-  const double have = common_elements(model, ModelRole::kActor, {1, 4, 8}, 0, {8, 1, 4}, 0);
-  EXPECT_NEAR((need - have) / whole, 0.21875, 1e-4);
-}
-
-TEST(Transfer, IsBoundByTheNodeUplink) {
-  WorkloadConfig config = two_vertices();
-  HardwareProfile profile = example_profile();
-  profile.reshard_fixed_s = 0.5;
-  profile.reshard_eff = 0.8;
-  const double model_bytes = 2.0 * static_cast<double>(parameter_count(llama_2_7b(), false));
-  // From a node to another: four copies arrive, but each element crosses the uplink once.
-  const TimedTask copies = price_transfer(
-      actor_training(), on_node(0, {4, 1, 1}), on_node(1, {4, 1, 1}), config, profile);
-  EXPECT_NEAR(copies.time.total_s, 0.5 + model_bytes * 1e-10 / 0.8, 1e-9);
-  // Racks apart: the slower uplink.
-  VertexPlan far = on_node(1, {4, 1, 1});
-  far.placement.racks = {1, 1};
-  EXPECT_NEAR(
-      price_transfer(actor_training(), on_node(0, {4, 1, 1}), far, config, profile).time.total_s,
-      0.5 + model_bytes * 1e-9 / 0.8,
-      1e-9);
-  // Inside a node every GPU holds the whole: only tp 4 → tp 1 moves, three quarters of the model.
-  const TimedTask inside = price_transfer(
-      actor_training(), on_node(0, {1, 1, 4}), on_node(0, {4, 1, 1}), config, profile);
-  EXPECT_NEAR((inside.time.total_s - 0.5) / (0.75 * model_bytes * 1e-11 / 0.8), 1.0, 2e-3);
-}
-
-TEST(Transfer, CrossesTheUplinkOfARackOncePerStage) {
-  const WorkloadConfig config = two_vertices();
-  // Each rack of the receiver holds one stage, on all four of its nodes.
-  const VertexPlan from{{12, 1, 1}, 1, {{0, 0}, {5, 7}, {0, 3}}};
-  const VertexPlan to{{4, 2, 4}, 1, {{0, 1}, {1, 4}, {0, 3}}};
-  // 16 of the 32 layers, the final norm and the head.
-  const double model = static_cast<double>(parameter_count(llama_2_7b(), false));
-  const double stage = 0.5 * (model + 4096.0);
-  const TimedTask task = price_transfer(actor_training(), from, to, config, example_profile());
-  EXPECT_NEAR(task.time.total_s / (2.0 * stage * 1e-9), 1.0, 1e-6);
 }
 
 TEST(PricePlan, OfALargeClusterIsTheSameWorkAsOfASmallOne) {

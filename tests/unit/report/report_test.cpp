@@ -229,7 +229,7 @@ TEST(SweepReport, HasOneRowPerSizeWithEfficiencyAgainstTheSmallest) {
 TEST(ProgressText, ShowsTheGapToTheBound) {
   SearchProgress progress;
   progress.tokens_per_s = 1.0;
-  progress.period_s = 1.5;
+  progress.best_period_s = 1.5;
   progress.bound_s = 1.2;
   EXPECT_THAT(progress_text(progress), testing::EndsWith("tokens/s  gap 25.0%"));
 }

@@ -6,6 +6,8 @@
 #include "rpeg/base/error.h"
 #include "rpeg/base/rng.h"
 #include "rpeg/sim/simulator.h"
+#include "sim/cycle_ratio.h"
+#include "unit/sim/reference_scheduler.h"
 
 #if __has_include(<boost/graph/howard_cycle_ratio.hpp>)
 #define RPEG_TEST_HAS_BOOST_GRAPH 1
@@ -92,6 +94,41 @@ TEST(MaximumCycleRatio, ReturnsACycleOfThatRatio) {
     }
     ASSERT_NEAR(duration / static_cast<double>(delta), ratio, 1e-9);
   }
+}
+
+TEST(MaximumCycleRatio, AgreesWithParametricSearch) {
+  // Also with several components, negative distances and deadlocks.
+  Rng rng(23);
+  sim::CycleRatioSolver solver;
+  int deadlocks = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const std::int64_t nodes = 1 + rng.below(14);
+    std::vector<std::int64_t> duration_ns;
+    for (std::int64_t node = 0; node < nodes; ++node) {
+      duration_ns.push_back(1 + rng.below(i % 2 == 0 ? 8 : 1000000000));
+    }
+    std::vector<TaskEdge> edges;
+    const std::int64_t count = rng.below(3 * nodes + 1);
+    for (std::int64_t edge = 0; edge < count; ++edge) {
+      const auto from = static_cast<std::int32_t>(rng.below(nodes));
+      const auto to = static_cast<std::int32_t>(rng.below(nodes));
+      edges.push_back({from, to, from < to ? rng.below(4) - 1 : 1 + rng.below(4)});
+    }
+    const auto expected = reference::find_maximum_cycle_ratio(duration_ns, edges);
+    const sim::CycleRatio* found = solver.solve(duration_ns, edges);
+    ASSERT_EQ(found != nullptr, expected.has_value()) << "graph " << i;
+    if (found == nullptr) {
+      ++deadlocks;
+      continue;
+    }
+    ASSERT_EQ(found->duration_ns * expected->delta, expected->duration_ns * found->delta)
+        << "graph " << i;
+    ASSERT_FALSE(solver.exceeds(duration_ns, edges, {found->duration_ns, found->delta, {}}));
+    if (found->duration_ns > 0) {
+      ASSERT_TRUE(solver.exceeds(duration_ns, edges, {found->duration_ns - 1, found->delta, {}}));
+    }
+  }
+  EXPECT_GT(deadlocks, 100);
 }
 
 #if RPEG_TEST_HAS_BOOST_GRAPH

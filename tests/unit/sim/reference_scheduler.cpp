@@ -1,13 +1,14 @@
-#include "sim/list_scheduler.h"
+#include "unit/sim/reference_scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <tuple>
 #include <utility>
 
 #include "rpeg/base/error.h"
 
-namespace rpeg::sim {
+namespace rpeg::reference {
 namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
@@ -209,9 +210,9 @@ ListSchedule list_schedule(const TaskGraph& graph, std::int64_t k_eval) {
   std::vector<std::int64_t> duration_ns;
   for (const TimedTask& task : graph.tasks) {
     // At least 1 ns, so that what depends on a task starts later than the task.
-    duration_ns.push_back(std::max<std::int64_t>(1, to_ns(task.time.total_s)));
+    duration_ns.push_back(std::max<std::int64_t>(1, std::llround(task.time.total_s * 1e9)));
   }
   return ListScheduler(graph, std::move(duration_ns)).run(k_eval);
 }
 
-}  // namespace rpeg::sim
+}  // namespace rpeg::reference
