@@ -71,7 +71,11 @@ class PartSum {
     const double context = live * (batch_.prompt + 0.5) + 0.5 * (a.tokens + b.tokens);
     // No step is taken once all sequences of all replicas have ended.
     const double everywhere = slots_ * batch_.all_batches / batch_.sequences;
-    const LengthPiece gone{0.0, steps, 1.0 - a.live / slots_, 1.0 - b.live / slots_};
+    // Rounding may take the live above the slots, and a negative base has no fractional power.
+    const auto ended_share = [this](double running) {
+      return std::max(0.0, 1.0 - running / slots_);
+    };
+    const LengthPiece gone{0.0, steps, ended_share(a.live), ended_share(b.live)};
     sum_ = sum_ + (share * steps) * decode_step(rates_, batch_.micro_batches, live, context) +
            (-share * all_ended_tokens(gone, everywhere)) * empty_;
   }

@@ -18,11 +18,22 @@ struct Score {
   double overflow = 0.0;   ///< PricedPlan::overflow
   double period_s = 0.0;
   std::array<float, kMaxVertices> critical{};  ///< share of each vertex in the critical cycle
+  bool operator==(const Score&) const = default;
 };
 
+/// The score of a plan by evaluate_plan, nothing remembered: what Evaluator::score must equal.
+Score full_score(const Plan& plan, const WorkloadConfig& config, const HardwareProfile& profile);
+
+/// Throws kInternal when `score` is not exactly full_score of the plan.
+void check_score(const Score& score,
+                 const Plan& plan,
+                 const WorkloadConfig& config,
+                 const HardwareProfile& profile);
+
 /// Scores structurally valid plans one after another, as evaluate_plan does, and remembers the
-/// times of vertices and transfers. One for each chain: not safe to share between threads. After
-/// the pieces of a plan are known, a score costs no allocation and does not grow with the cluster.
+/// times and bytes of vertices and transfers, a few megabytes. One for each chain: not safe to
+/// share between threads. After the pieces of a plan are known, a score costs no allocation and
+/// does not grow with the cluster. `config` and `profile` outlive it.
 class Evaluator {
  public:
   Evaluator(const WorkloadConfig& config, const HardwareProfile& profile);

@@ -54,9 +54,11 @@ bool has_deadlock(std::size_t nodes,
 }  // namespace
 
 std::int64_t to_ns(double seconds) {
-  check(
-      std::isfinite(seconds) && seconds >= 0.0 && seconds < 1e6,
-      "a task duration is finite, not negative and below 1e6 s, found " + std::to_string(seconds));
+  if (!(seconds >= 0.0 && seconds < 1e6)) {
+    throw Error(ErrorKind::kInternal,
+                "internal error: a task duration is finite, not negative and below 1e6 s, found " +
+                    std::to_string(seconds));
+  }
   return std::llround(seconds * 1e9);
 }
 

@@ -1,15 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cost/shard.h"
 #include "unit/cost/example.h"
 
 namespace rpeg {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
 TEST(VertexMemory, CountsStaticBytesPerParameter) {
   WorkloadConfig config = example_config();
@@ -55,9 +52,58 @@ TEST(VertexMemory, KeepsTheActivationsOfMicroBatchesInFlight) {
   EXPECT_DOUBLE_EQ(activations(1, 64), 32 * inputs + layer);
   config.optimizer.recompute = Recompute::kSelective;
   EXPECT_LT(activations(1, 64), 32 * layer);
-  config.optimizer.recompute = Recompute::kNone;
-  config.optimizer.dtype = TrainDtype::kFp32;
-  EXPECT_NEAR(activations(1, 64) / 32 / (1024 * 1024), 514.0, 0.5);
+}
+
+TEST(VertexMemory, DividesNormsAndStoredInputsWithSequenceParallelism) {
+  WorkloadConfig config = example_config();
+  config.workload.context_length = 1536;
+  const auto activations = [&](const Vertex& vertex, bool sequences, Recompute recompute) {
+    config.optimizer.sequence_parallel = sequences;
+    config.optimizer.recompute = recompute;
+    return vertex_memory(vertex, plan_on(1, 4, {1, 1, 4}, 64), config, example_profile())
+        .activations;
+  };
+  const double slice = 2.0 * 2048 * 4096;  // of the residual stream
+  const auto saved = [&](const Vertex& vertex, Recompute recompute) {
+    return activations(vertex, false, recompute) - activations(vertex, true, recompute);
+  };
+  // Four whole slices become five quarters.
+  EXPECT_DOUBLE_EQ(saved(reference(), Recompute::kNone), slice * (4 - 1.25));
+  EXPECT_DOUBLE_EQ(saved(actor_training(), Recompute::kNone), 32 * slice * (4 - 1.25));
+  EXPECT_DOUBLE_EQ(saved(actor_training(), Recompute::kFull),
+                   32 * slice * 0.75 + slice * (4 - 1.25));
+}
+
+TEST(VertexMemory, PrefillsNoMoreThanOneCallAtOnce) {
+  WorkloadConfig config = example_config();
+  const auto tokens = [&](std::int64_t prompt, std::int64_t batch) {
+    config.workload.context_length = prompt;
+    config.workload.batch_size = batch;
+    const VertexPlan plan = plan_on(1, 1, {1, 1, 1});
+    // A layer's bytes a token: Llama-2-7B as above.
+    return vertex_memory(generation(), plan, config, example_profile()).activations /
+           (2.0 * (8 * 4096 + 3 * 11008) + 4.0 * 32);
+  };
+  EXPECT_DOUBLE_EQ(tokens(128, 64), 128 * 64);
+  EXPECT_DOUBLE_EQ(tokens(1000, 1024), 16 * 1000);  // ⌊16384/1000⌋ prompts
+  EXPECT_DOUBLE_EQ(tokens(20000, 64), 20000);       // one longer prompt
+  EXPECT_DOUBLE_EQ(tokens(1, 100000), 100000);      // a decode step has a row a sequence
+}
+
+TEST(VertexMemory, OfJointTrainingHasBothHeads) {
+  const WorkloadConfig config = example_config();
+  const Vertex joint{"t_piV", Op::kTrainJoint, ModelRole::kActor};
+  const Vertex value_of_trunk{"i_V", Op::kInferValue, ModelRole::kActor};
+  const VertexPlan plan = plan_on(1, 1, {1, 1, 1}, 64);
+  const auto memory = [&](const Vertex& vertex) {
+    return vertex_memory(vertex, plan, config, example_profile());
+  };
+  EXPECT_DOUBLE_EQ(memory(joint).weights - memory(actor_training()).weights, 2.0 * 4096);
+  EXPECT_DOUBLE_EQ(memory(joint).optimizer - memory(actor_training()).optimizer, 16.0 * 4096);
+  EXPECT_DOUBLE_EQ(memory(joint).logits, memory(actor_training()).logits);
+  // A value on the actor's trunk needs no table of logits.
+  EXPECT_DOUBLE_EQ(memory(value_of_trunk).weights, memory(value()).weights);
+  EXPECT_EQ(memory(value_of_trunk).logits, 0.0);
 }
 
 TEST(VertexMemory, HasLogitsOnlyWithALanguageModelHead) {
