@@ -122,11 +122,13 @@ std::int64_t smallest_call_units(const Vertex& vertex,
   const std::int64_t units = batch_units(vertex, config);
   if (structure.cuts == 0 || !is_inference(vertex.op)) return units;
   constexpr double kRounding = 1e-9;  // a share times a count that is whole but for rounding
+  const std::vector<LengthQuantile>& points = config.workload.gen_quantiles;
   std::int64_t smallest = units;
   std::int64_t before = 0;
-  for (const ResponsePart& part : response_parts(structure.cuts, config.workload)) {
-    const double share =
-        config.workload.gen_quantiles[static_cast<std::size_t>(part.last) - 1].probability;
+  // By hand instead of response_parts: searches call this often, and it must not allocate.
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (i + 1 < points.size() && (structure.cuts >> i & 1U) == 0) continue;
+    const double share = points[i].probability;
     const auto ended =
         static_cast<std::int64_t>(std::ceil(share * static_cast<double>(units) - kRounding));
     smallest = std::min(smallest, ended - before);
