@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// Sub-plans that are priced for a bound; a larger space gets the bound by FLOPs.
-constexpr std::int64_t kMostSubPlans = 150'000;
+constexpr std::int64_t kMostSubPlans = 1'000'000;
 constexpr double kBinding = 0.999;  // of the bound: a constraint that alone gives so much binds
 
 /// The vertices of one class of structures, by their part in the graph. Null: the job has none.

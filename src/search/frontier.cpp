@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "rpeg/sim/simulator.h"
+
 namespace rpeg::search {
 namespace {
 
@@ -47,7 +49,9 @@ class Pricer {
   }
 
   double whole_s(const VertexPlan& plan) const {
-    return price_part(vertex_, plan, whole_, most_slots(plan), config_, profile_).total_s;
+    const double time_s =
+        price_part(vertex_, plan, whole_, most_slots(plan), config_, profile_).total_s;
+    return std::min(time_s, kLongestTask_s);
   }
   double last_chunk_s(const VertexPlan& plan) const {
     return part_s(plan, points_.size() - 2, points_.size() - 1);
@@ -67,7 +71,7 @@ class Pricer {
  private:
   double part_s(const VertexPlan& plan, std::size_t from, std::size_t to) const {
     const ResponsePart part{points_[from], points_[to]};
-    return price_part(vertex_, plan, part, 1, config_, profile_).total_s;
+    return std::min(price_part(vertex_, plan, part, 1, config_, profile_).total_s, kLongestTask_s);
   }
 
   /// More slots than any plan can have: nothing but the weights beside the cache.

@@ -54,12 +54,12 @@ bool has_deadlock(std::size_t nodes,
 }  // namespace
 
 std::int64_t to_ns(double seconds) {
-  if (!(seconds >= 0.0 && seconds < 1e6)) {
+  if (!(seconds >= 0.0 && std::isfinite(seconds))) {
     throw Error(ErrorKind::kInternal,
-                "internal error: a task duration is finite, not negative and below 1e6 s, found " +
+                "internal error: a task duration is finite and not negative, found " +
                     std::to_string(seconds));
   }
-  return std::llround(seconds * 1e9);
+  return std::llround(std::min(seconds, kLongestTask_s) * 1e9);
 }
 
 /// Every node follows its edge of least δ among those that can go on for ever. False: no cycle.

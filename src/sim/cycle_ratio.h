@@ -15,7 +15,8 @@ struct CycleRatio {
   std::vector<std::int32_t> cycle;  ///< nodes of a critical cycle, empty when there is none
 };
 
-/// Seconds to whole nanoseconds: done once, on entry to the simulator, so that ties are exact.
+/// Seconds to whole nanoseconds: done once, on entry to the simulator, so that ties are exact. What
+/// lasts longer than kLongestTask_s counts as so long.
 std::int64_t to_ns(double seconds);
 
 /// Finds maximum cycle ratios by Howard's policy iteration in exact integer arithmetic (J.

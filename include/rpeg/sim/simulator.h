@@ -10,6 +10,10 @@
 
 namespace rpeg {
 
+/// Longer tasks (a large model on one GPU, looked at in passing by a search) count as this long, so
+/// that sums over an unrolling fit into 64 bits of nanoseconds.
+inline constexpr double kLongestTask_s = 1e6;
+
 /// A task of one iteration in the simulated timeline.
 struct ScheduledTask {
   std::int32_t task = 0;

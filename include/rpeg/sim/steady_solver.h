@@ -22,8 +22,8 @@ struct CompactTasks {
 };
 
 /// Seconds to the whole nanoseconds of the simulator, at least 1, so that what depends on a task
-/// starts later than the task. Throws kInternal for a duration that is not finite, is negative or
-/// reaches 1e6 s.
+/// starts later than the task, and at most those of kLongestTask_s. Throws kInternal for a duration
+/// that is not finite or is negative.
 std::int64_t task_ns(double seconds);
 
 /// The compact form of a task graph. Throws kInternal for more than kMaxTasks tasks.
