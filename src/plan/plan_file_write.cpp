@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include "plan/plan_stages.h"
+#include "plan/plan_structure.h"
 #include "rpeg/base/error.h"
 #include "rpeg/plan/plan_file.h"
 
@@ -10,12 +12,27 @@ std::string range_text(const Range& range) {
   return fmt::format("[{}, {}]", range.first, range.last);
 }
 
-void write_vertex(YamlWriter& writer, const Vertex& vertex, const VertexPlan& plan) {
+/// The keys of a stage, which tell people what it works on; "" for a whole vertex.
+std::string stage_keys(const Vertex& vertex, const PlanFile& file) {
+  if (vertex.stage == 0) return "";
+  const StageSpan span = stage_span(file.plan.structure, vertex.stage, file.inputs.workload);
+  // Nine digits: the difference of two shares has a rounding error that nobody wants to read.
+  return fmt::format(",\n     stage: {}, share: {:.9g}, tokens: [{:.9g}, {:.9g}]",
+                     vertex.stage,
+                     span.share,
+                     span.from_tokens,
+                     span.to_tokens);
+}
+
+void write_vertex(YamlWriter& writer,
+                  const Vertex& vertex,
+                  const VertexPlan& plan,
+                  const std::string& stage) {
   const Parallelism& p = plan.parallelism;
   writer.raw_item(
       fmt::format("{{id: {}, op: {}, model: {}, parallelism: [{}, {}, {}], "
                   "micro_batches: {},\n     "
-                  "placement: {{racks: {}, nodes: {}, gpus: {}}}}}",
+                  "placement: {{racks: {}, nodes: {}, gpus: {}}}{}}}",
                   yaml_scalar(vertex.name),
                   to_string(vertex.op),
                   to_string(vertex.model),
@@ -25,7 +42,8 @@ void write_vertex(YamlWriter& writer, const Vertex& vertex, const VertexPlan& pl
                   plan.micro_batches,
                   range_text(plan.placement.racks),
                   range_text(plan.placement.nodes),
-                  range_text(plan.placement.gpus)));
+                  range_text(plan.placement.gpus),
+                  stage));
 }
 
 void write_schedule(YamlWriter& writer, const std::vector<ScheduleEntry>& schedule) {
@@ -81,19 +99,21 @@ void write_prediction(YamlWriter& writer, const Prediction& predicted) {
 }  // namespace
 
 std::string plan_file_text(const PlanFile& file, const Provenance* provenance) {
-  const Graph graph = build_graph(file.inputs.policy, file.plan.structure);
-  check(graph.vertices.size() == file.plan.vertices.size(), "a plan decides for every vertex");
+  const FusedGraph graph = task_graph(file.plan.structure, file.inputs);
+  check(static_cast<std::size_t>(graph.base.back()) + 1 == file.plan.vertices.size(),
+        "a plan decides for every vertex");
   YamlWriter writer;
   writer.field("schema", "rpeg-plan/1");
   writer.field("units", "si");
   writer.field("algorithm", to_string(file.inputs.policy.algorithm));
-  writer.raw("structure",
-             fmt::format("{{ac_share: false, tau: {{actor: {}, critic: {}}}, cuts: []}}",
-                         file.plan.structure.tau_actor,
-                         file.plan.structure.tau_critic));
+  writer.raw("structure", structure_yaml(file.plan.structure, file.inputs.workload));
   writer.begin_sequence("vertices");
-  for (std::size_t i = 0; i < graph.vertices.size(); ++i) {
-    write_vertex(writer, graph.vertices[i], file.plan.vertices[i]);
+  for (std::size_t i = 0; i < graph.base.size(); ++i) {
+    const Vertex& vertex = graph.graph.vertices[i];
+    write_vertex(writer,
+                 vertex,
+                 file.plan.vertices[static_cast<std::size_t>(graph.base[i])],
+                 stage_keys(vertex, file));
   }
   writer.end_sequence();
   write_schedule(writer, file.schedule);

@@ -77,7 +77,7 @@ class GanttPainter {
   }
   double y(std::size_t row) const { return kTitleHeight + kRowHeight * static_cast<double>(row); }
   const TimedTask& task(std::size_t id) const { return evaluation_.priced.tasks.tasks[id]; }
-  bool is_transfer(std::size_t id) const { return id >= evaluation_.plan.vertices.size(); }
+  bool is_transfer(std::size_t id) const { return task(id).vertex < 0; }
   std::string row_label(std::size_t row) const {
     const report::GanttRow& now = gantt_.rows[row];
     return now.gpus == 0
@@ -105,7 +105,9 @@ class GanttPainter {
     cairo_show_text(pen_, text.c_str());
   }
   void fill_box(double at_x, double at_y, double width, double height, std::size_t id) {
-    const Colour colour = is_transfer(id) ? Colour{0.93, 0.93, 0.93} : report::vertex_colour(id);
+    const Colour colour = is_transfer(id)
+                              ? Colour{0.93, 0.93, 0.93}
+                              : report::vertex_colour(static_cast<std::size_t>(task(id).vertex));
     cairo_rectangle(pen_, at_x, at_y, width, height);
     cairo_set_source_rgb(pen_, colour.red, colour.green, colour.blue);
     cairo_fill(pen_);

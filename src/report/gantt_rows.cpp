@@ -17,9 +17,10 @@ namespace {
 std::vector<std::uint32_t> users_of_atoms(const Evaluation& evaluation) {
   const TaskGraph& graph = evaluation.priced.tasks;
   std::vector<std::uint32_t> users(static_cast<std::size_t>(graph.atom_count), 0U);
-  for (std::size_t v = 0; v < evaluation.plan.vertices.size(); ++v) {
-    for (const std::int32_t atom : graph.tasks[v].atoms) {
-      users[static_cast<std::size_t>(atom)] |= 1U << v;
+  for (const TimedTask& task : graph.tasks) {
+    if (task.vertex < 0) continue;
+    for (const std::int32_t atom : task.atoms) {
+      users[static_cast<std::size_t>(atom)] |= 1U << task.vertex;
     }
   }
   return users;

@@ -34,6 +34,15 @@ std::string edge_style(EdgeKind kind) {
   return "";
 }
 
+/// Per vertex: its time, of all stages together.
+std::vector<double> vertex_seconds(const Evaluation& evaluation) {
+  std::vector<double> seconds(evaluation.plan.vertices.size(), 0.0);
+  for (const TimedTask& task : evaluation.priced.tasks.tasks) {
+    if (task.vertex >= 0) seconds[static_cast<std::size_t>(task.vertex)] += task.time.total_s;
+  }
+  return seconds;
+}
+
 struct CloseContext {
   void operator()(GVC_t* context) const { gvFreeContext(context); }
 };
@@ -54,6 +63,7 @@ std::string graph_dot(const Evaluation& evaluation, const WorkloadConfig& config
       "  edge [fontname=\"Helvetica\", fontsize=11];\n",
       to_string(config.policy.algorithm),
       format_seconds(evaluation.metrics.iteration_time_s));
+  const std::vector<double> seconds = vertex_seconds(evaluation);
   for (std::size_t v = 0; v < graph.vertices.size(); ++v) {
     const VertexPlan& plan = evaluation.plan.vertices[v];
     dot += fmt::format(
@@ -66,7 +76,7 @@ std::string graph_dot(const Evaluation& evaluation, const WorkloadConfig& config
         plan.parallelism.tp,
         plan.micro_batches,
         placement_text(plan.placement),
-        format_seconds(evaluation.priced.tasks.tasks[v].time.total_s));
+        format_seconds(seconds[v]));
   }
   for (const Edge& edge : graph.edges) {
     dot += fmt::format("  {} -> {} [{}{}];\n",

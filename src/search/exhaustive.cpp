@@ -136,10 +136,15 @@ Choice StructureSearch::make_choice(std::size_t kind,
 }
 
 std::vector<Site> StructureSearch::sites_of(std::size_t kind) {
+  const Space& space = bench_.table.space();
   std::vector<Site> sites;
   for (const Placement& block : all_blocks(bench_.table.config().hardware)) {
     Site site{block, {}, kInfinite, kInfinite};
     for (const SubPlan& sub_plan : bench_.table.of(kind, block).all) {
+      if (!suits_chunks(
+              space, kind, plan_.structure, sub_plan.parallelism, sub_plan.micro_batches)) {
+        continue;
+      }
       site.choices.push_back(make_choice(kind, block, sub_plan));
       site.least_time_s = std::min(site.least_time_s, site.choices.back().time_s);
       site.least_path_s = std::min(site.least_path_s, site.choices.back().path_s);

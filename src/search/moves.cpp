@@ -61,7 +61,7 @@ bool Mover::draw(const Plan& plan, std::size_t focus, Rng& rng, Plan& next) {
     // A second move at once, of any vertex: some changes pay in pairs only.
     if (!draw_one(next, draw_index(next.vertices.size(), rng), rng)) return false;
   }
-  if (next == plan) return false;
+  if (next == plan || !suits_chunks(space_, next)) return false;
   const auto& max_gpus = table_.config().hardware.max_gpus;
   return !max_gpus || active_gpu_count(next) <= *max_gpus;
 }

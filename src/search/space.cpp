@@ -190,6 +190,28 @@ void admit_structure(const Space& space, Plan& plan) {
   }
 }
 
+bool suits_chunks(const Space& space,
+                  std::size_t kind,
+                  const Structure& structure,
+                  const Parallelism& split,
+                  std::int64_t micro_batches) {
+  if (structure.cuts == 0 || !is_inference(space.kinds[kind].op)) return true;
+  const std::int64_t units = smallest_call_units(space.kinds[kind], structure, *space.config);
+  return micro_batches <= units / split.dp;
+}
+
+bool suits_chunks(const Space& space, const Plan& plan) {
+  if (plan.structure.cuts == 0) return true;
+  const std::vector<std::size_t>& kinds = kinds_of(space, plan.structure);
+  for (std::size_t v = 0; v < plan.vertices.size(); ++v) {
+    const VertexPlan& vertex = plan.vertices[v];
+    if (!suits_chunks(space, kinds[v], plan.structure, vertex.parallelism, vertex.micro_batches)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool keeps_pin(const Pin& pin, const VertexPlan& plan) {
   return (!pin.parallelism || *pin.parallelism == plan.parallelism) &&
          (!pin.micro_batches || *pin.micro_batches == plan.micro_batches) &&

@@ -52,6 +52,14 @@ void set_sharing(const Space& space, bool share, Plan& plan);
 /// Changes the structure, where the space lacks it, to the nearest that it has.
 void admit_structure(const Space& space, Plan& plan);
 
+/// Whether the smallest chunk of inference has sequences for every replica and micro-batch.
+bool suits_chunks(const Space& space,
+                  std::size_t kind,
+                  const Structure& structure,
+                  const Parallelism& split,
+                  std::int64_t micro_batches);
+bool suits_chunks(const Space& space, const Plan& plan);
+
 /// Whether a vertex plan keeps what is pinned for its kind.
 bool keeps_pin(const Pin& pin, const VertexPlan& plan);
 bool keeps_pins(const Space& space, const Plan& plan);

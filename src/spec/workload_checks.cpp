@@ -108,6 +108,14 @@ void check_heads(const ModelSpec& model, MapReader& reader) {
 }
 
 void check_quantiles(const WorkloadSpec& workload, MapReader& reader) {
+  constexpr std::size_t kMostPoints = 32;  // the bits of Structure::cuts, and one for the end
+  if (workload.gen_quantiles.size() > kMostPoints) {
+    reader.fault("gen_quantiles",
+                 fmt::format("{} points are more than {}; leave some out, the distribution is "
+                             "linear between points",
+                             workload.gen_quantiles.size(),
+                             kMostPoints));
+  }
   LengthQuantile previous{0.0, 0.0};
   for (std::size_t i = 0; i < workload.gen_quantiles.size(); ++i) {
     const LengthQuantile& point = workload.gen_quantiles[i];

@@ -225,6 +225,7 @@ OptimizerSpec read_optimizer(MapReader reader) {
   optimizer.chains = reader.integer("chains", {1, 4096}, optimizer.chains);
   optimizer.zero_stage = reader.integer("zero_stage", {0, 3}, optimizer.zero_stage);
   optimizer.recompute = static_cast<Recompute>(reader.choice("recompute", words::kRecompute, 2));
+  optimizer.sequence_parallel = reader.boolean("sequence_parallel", false);
   optimizer.objective = static_cast<Objective>(reader.choice("objective", words::kObjective, 0));
   optimizer.dtype = static_cast<TrainDtype>(reader.choice("dtype", words::kDtype, 0));
   optimizer.evals = read_optional_count(reader, "evals", 1e12);

@@ -103,6 +103,7 @@ void write_optimizer(YamlWriter& writer, const OptimizerSpec& optimizer) {
   writer.field("chains", optimizer.chains);
   writer.field("zero_stage", optimizer.zero_stage);
   writer.field("recompute", word(words::kRecompute, optimizer.recompute));
+  writer.field("sequence_parallel", optimizer.sequence_parallel);
   writer.field("objective", word(words::kObjective, optimizer.objective));
   writer.field("dtype", word(words::kDtype, optimizer.dtype));
   if (optimizer.max_tp) {

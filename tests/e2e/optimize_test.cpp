@@ -142,17 +142,6 @@ TEST_F(Optimize, RefusesAnUnwritablePlanBeforeTheSearch) {
   EXPECT_EQ(outcome.output, "");
 }
 
-TEST_F(Optimize, SaysThatSharingIsNotSearched) {
-  std::string config = read_file(kSample + "/workload.yaml");
-  const std::string off = "allow_ac_share: false";
-  config.replace(config.find(off), off.size(), "allow_ac_share: true");
-  write_file_atomic(directory_ / "workload.yaml", config);
-  const Outcome outcome =
-      run(" --hw " + kSample + "/hw.yaml --config workload.yaml --evals 10 --quiet");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
-  EXPECT_THAT(outcome.errors, HasSubstr("policy.allow_ac_share"));
-}
-
 TEST_F(Optimize, RefusesNumbersThatAreNone) {
   for (const char* flag : {"--evals 99999999999999999999", "--time nan", "--seed -1"}) {
     const Outcome outcome = run(kInputs + " " + flag);
@@ -162,7 +151,18 @@ TEST_F(Optimize, RefusesNumbersThatAreNone) {
 }
 
 TEST_F(Optimize, RefusesFlagsThatEvaluateWouldIgnore) {
-  for (const char* flag : {"--evals 1", "--time 1", "--seed 1", "--opt-plan p", "--plots"}) {
+  for (const char* flag : {"--evals 1",
+                           "--time 1",
+                           "--seed 1",
+                           "--opt-plan p",
+                           "--plots",
+                           "--start greedy",
+                           "--pin g_pi=m1",
+                           "--top 3",
+                           "--exhaustive",
+                           "--threads 1",
+                           "--objective cost",
+                           "--sweep gpus=8"}) {
     const Outcome outcome = run(" --hw " + kSample + "/hw.yaml --evaluate plan.yaml " + flag);
     EXPECT_EQ(outcome.exit_code, 2) << flag;
     EXPECT_THAT(outcome.errors, HasSubstr("excludes")) << flag;

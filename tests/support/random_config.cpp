@@ -77,6 +77,7 @@ OptimizerSpec random_optimizer(Rng& rng) {
   optimizer.chains = between(rng, 1, 64);
   optimizer.zero_stage = between(rng, 0, 3);
   optimizer.recompute = static_cast<Recompute>(rng.below(3));
+  optimizer.sequence_parallel = coin(rng);
   optimizer.objective = static_cast<Objective>(rng.below(2));
   optimizer.dtype = static_cast<TrainDtype>(rng.below(2));
   if (coin(rng)) {

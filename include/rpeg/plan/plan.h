@@ -69,15 +69,21 @@ struct Violation {
   std::string message;
 };
 
-/// Every violation of structural validity (block inside the cluster, tp against heads, KV heads,
-/// FFN and vocabulary, pp against layers, dp and micro-batches against sequences, max_tp, max_pp,
-/// …). Empty: valid. Memory is not looked at here.
+/// Every violation of structural validity (the structure against what the inputs allow, block
+/// inside the cluster, tp against heads, KV heads and FFN, pp against layers, dp and micro-batches
+/// against sequences or the smallest chunk, max_tp, max_pp, …). Empty: valid. Memory is not looked
+/// at here.
 std::vector<Violation> find_violations(const Plan& plan,
                                        const Graph& graph,
                                        const WorkloadConfig& config);
 
 /// Units that dp and micro_batches divide: sequences, or in DPO's i_ref and t_pi pairs.
 std::int64_t batch_units(const Vertex& vertex, const WorkloadConfig& config);
+/// Units of the smallest call: the whole batch, but of inference with cuts the smallest chunk, in
+/// which ⌈F(s)·N⌉ − ⌈F(s − 1)·N⌉ of N sequences end; 0 when no sequence ends in one of the parts.
+std::int64_t smallest_call_units(const Vertex& vertex,
+                                 const Structure& structure,
+                                 const WorkloadConfig& config);
 /// Sequences in such a unit: 2 for a pair, else 1.
 std::int64_t sequences_per_unit(const Vertex& vertex, const WorkloadConfig& config);
 

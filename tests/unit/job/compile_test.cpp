@@ -242,6 +242,32 @@ TEST_F(CompileTest, PlansThatThisVersionCannotRunAreRefusedByName) {
   EXPECT_THAT(fault(), HasSubstr("policy.reward: verifier"));
 }
 
+TEST_F(CompileTest, SharedTrunksAreRefusedByName) {
+  WorkloadConfig inputs = tiny_inputs(Algorithm::kPpo);
+  inputs.policy.allow_ac_share = true;
+  inputs.models[static_cast<std::size_t>(ModelRole::kCritic)] = inputs.models[0];
+  PlanFile plan = tiny_plan(inputs, {});
+  plan.schedule.clear();
+  plan.plan.structure.ac_share = true;
+  plan.plan.vertices.pop_back();  // t_piV stands for t_V and t_pi
+  write(plan);
+  EXPECT_THAT(fault(),
+              AllOf(HasSubstr("a trunk shared by actor and critic"),
+                    HasSubstr("policy.allow_ac_share: false")));
+}
+
+TEST_F(CompileTest, CutGenerationIsRefusedByName) {
+  WorkloadConfig inputs = tiny_inputs(Algorithm::kGrpo);
+  inputs.workload.gen_quantiles = {{0.5, 2}, {1.0, 4}};
+  PlanFile plan = tiny_plan(inputs, {});
+  plan.schedule.clear();
+  plan.plan.structure.cuts = 1;
+  write(plan);
+  EXPECT_THAT(
+      fault(),
+      AllOf(HasSubstr("generation cut into stages"), HasSubstr("policy.allow_fusion: false")));
+}
+
 TEST_F(CompileTest, ChangedInputsAreNoticed) {
   write(split_plan(Algorithm::kGrpo));
   const Job job = compile();

@@ -241,5 +241,38 @@ TEST(Cells, AgreeWithAnEnumerationOfTheGpus) {
   EXPECT_EQ(actual, expected);
 }
 
+TEST(FindViolations, ChecksTheStructureAgainstTheInputs) {
+  WorkloadConfig config = example_config();
+  config.policy.algorithm = Algorithm::kPpo;
+  config.policy.reward = RewardSource::kModel;
+  config.workload.gen_quantiles = {{0.5, 4}, {1.0, 8}};
+  const auto first = [&](const Structure& structure) {
+    const Graph graph = build_graph(config.policy, structure);
+    const Plan plan{structure, std::vector<VertexPlan>(graph.vertices.size(), one_gpu())};
+    const auto violations = find_violations(plan, graph, config);
+    return violations.empty() ? "" : violations.front().message;
+  };
+  EXPECT_THAT(first({0, 0, true, 0}), HasSubstr("policy.allow_ac_share"));
+  config.policy.allow_ac_share = true;
+  EXPECT_EQ(first({1, 1, true, 0}), "");
+  EXPECT_THAT(first({1, 0, true, 0}), HasSubstr("one staleness"));
+  EXPECT_EQ(first({0, 0, false, 1}), "");
+  EXPECT_THAT(first({0, 0, false, 2}), HasSubstr("cut"));  // the end of the distribution
+}
+
+TEST(SmallestCallUnits, IsTheSmallestChunkOfInference) {
+  WorkloadConfig config = example_config();  // 32 sequences
+  config.workload.gen_quantiles = {{0.5, 4}, {0.7, 6}, {1.0, 8}};
+  const Vertex generation{"g_pi", Op::kGenerate};
+  const Vertex reference{"i_ref", Op::kInferReference, ModelRole::kReference};
+  EXPECT_EQ(smallest_call_units(reference, {}, config), 32);
+  // ⌈0.5 · 32⌉ = 16, ⌈0.7 · 32⌉ = 23, 32: chunks of 16, 7 and 9.
+  EXPECT_EQ(smallest_call_units(reference, {0, 0, false, 0b11}, config), 7);
+  EXPECT_EQ(smallest_call_units(generation, {0, 0, false, 0b11}, config), 32);
+  // 0.7 · 10 is a little more than 7 in floating point, and means 7: chunks of 5, 2 and 3.
+  config.workload.batch_size = 5;
+  EXPECT_EQ(smallest_call_units(reference, {0, 0, false, 0b11}, config), 2);
+}
+
 }  // namespace
 }  // namespace rpeg

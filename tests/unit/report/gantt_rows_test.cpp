@@ -24,6 +24,8 @@ Evaluation two_blocks() {
                               {{4, 1, 1}, 1, {{0, 0}, {1, 1}, {0, 3}}}};
   TaskGraph& graph = evaluation.priced.tasks;
   graph.tasks.resize(3);
+  graph.tasks[0].vertex = 0;
+  graph.tasks[1].vertex = 1;
   graph.tasks[0].time.total_s = 4.0;
   graph.tasks[0].atoms = {0};
   graph.tasks[1].time.total_s = 3.0;

@@ -86,8 +86,156 @@ TEST(PlanReport, HasThePlanAndItsMetrics) {
   EXPECT_THAT(text, ContainsRegex("Makespan \\(s\\) +[0-9]"));
 }
 
+TEST(SearchReport, PrintsTheStructureAndItsCuts) {
+  WorkloadConfig config = test::small_ppo(1, 4, 2);
+  config.workload.gen_quantiles = {{0.5, 8}, {0.75, 16}, {1.0, 32}};
+  SearchResult result = result_of(config);
+  EXPECT_THAT(search_report(result, config, ""), HasSubstr("cuts          []"));
+  result.best.plan.structure.cuts = 0b10;
+  EXPECT_THAT(search_report(result, config, ""), HasSubstr("cuts          [0.75]"));
+}
+
+TEST(SearchReport, ComparesAJointTrainingWithThatOfTheActor) {
+  WorkloadConfig config = test::small_ppo(1, 4, 2);
+  config.policy.allow_ac_share = true;
+  SearchResult result = result_of(config);
+  Plan shared = result.greedy.plan;
+  shared.structure.ac_share = true;
+  shared.vertices.pop_back();
+  const VertexPlan& actor = result.greedy.plan.vertices.back();
+  shared.vertices.back() = actor;
+  result.best = evaluate_plan(shared, config, test::small_hardware());
+  const std::string text = search_report(result, config, "");
+  EXPECT_THAT(text, HasSubstr("ac_share      True"));
+  EXPECT_THAT(text, ContainsRegex("\n\\* +t_piV +\\([0-9,]+\\) +[0-9]+ +r0"));
+}
+
+TEST(SearchReport, PrintsBothBoundsWithTheirGaps) {
+  const WorkloadConfig config = test::small_ppo(1, 4, 2);
+  SearchResult result = result_of(config);
+  EXPECT_THAT(search_report(result, config, ""), Not(HasSubstr("any plan")));  // none computed
+  result.bound = {result.best.steady.period_s / 1.25, "GPU time of all vertices over 8 GPUs"};
+  const std::string text = search_report(result, config, "");
+  EXPECT_THAT(text, ContainsRegex("this plan +[0-9.e-]+ s, gap [0-9.]+%"));
+  EXPECT_THAT(text,
+              ContainsRegex("any plan +[0-9.e-]+ s, gap 25.0%: GPU time of all vertices over 8"));
+}
+
+TEST(SearchReport, SaysWhyTheSearchEnded) {
+  const WorkloadConfig config = test::small_ppo(1, 4, 2);
+  SearchResult result = result_of(config);
+  const auto text_for = [&](SearchEnd end) {
+    result.statistics.end = end;
+    return search_report(result, config, "");
+  };
+  EXPECT_THAT(text_for(SearchEnd::kBound), HasSubstr("attains the bound of the space"));
+  EXPECT_THAT(text_for(SearchEnd::kStalled), HasSubstr("no chain improved"));
+  EXPECT_THAT(text_for(SearchEnd::kExhausted), HasSubstr("every plan was tried"));
+  EXPECT_THAT(text_for(SearchEnd::kStopped), HasSubstr("stopped on request"));
+}
+
+TEST(SearchReport, ListsTheBestPlansWithTheirDifferences) {
+  const WorkloadConfig config = test::small_ppo(1, 4, 2);
+  SearchResult result = result_of(config);
+  result.top = {result.best};
+  EXPECT_THAT(search_report(result, config, ""), Not(HasSubstr("The best")));
+  Plan second = result.best.plan;
+  second.structure.tau_critic = 1;
+  result.top.push_back(evaluate_plan(second, config, test::small_hardware()));
+  const std::string text = search_report(result, config, "");
+  EXPECT_THAT(text, HasSubstr("The best 2 plans"));
+  EXPECT_THAT(text, ContainsRegex("2 +[0-9.e-]+ +[+-][0-9.]+% +8 +tau critic 0 -> 1"));
+}
+
+TEST(ExplainReport, AddsUpTheTimeOfEveryVertex) {
+  const WorkloadConfig config = test::small_ppo(1, 4, 2);
+  const HardwareProfile profile = test::small_hardware();
+  const Evaluation evaluation = result_of(config).concurrent;
+  const std::string text = explain_report(evaluation, config, profile, nullptr);
+  for (const char* vertex : {"g_pi", "i_R", "i_V", "i_ref", "t_V", "t_pi"}) {
+    EXPECT_THAT(text,
+                ContainsRegex("\n  " + std::string(vertex) +
+                              " +[0-9.e-]+ +[0-9.]+%( +[0-9.]+%){3} +[0-9.e-]+ +[0-9.]+%\n"));
+    EXPECT_THAT(text, ContainsRegex("\n  " + std::string(vertex) + " +[0-9.]+ .?B "));
+  }
+  EXPECT_THAT(text, ContainsRegex("together .* in 1 iteration, so .* per"));
+  EXPECT_THAT(text, HasSubstr("(concurrent)"));
+  EXPECT_THAT(text, Not(HasSubstr("Against")));
+}
+
+TEST(ExplainReport, ComparesWithAnotherPlan) {
+  const WorkloadConfig config = test::small_ppo(1, 4, 2);
+  const HardwareProfile profile = test::small_hardware();
+  const Evaluation evaluation = result_of(config).concurrent;
+  NamedPlan other{"mine.yaml", evaluation.plan};
+  EXPECT_THAT(explain_report(evaluation, config, profile, &other),
+              HasSubstr("It is the same plan."));
+  other.plan.structure.tau_actor = 1;
+  const std::string text = explain_report(evaluation, config, profile, &other);
+  EXPECT_THAT(text, HasSubstr("Against mine.yaml"));
+  EXPECT_THAT(text, ContainsRegex("-[0-9.e-]+ +-[0-9.]+% +tau actor 0 -> 1"));
+}
+
+TEST(ExplainReport, NamesTheGpuTheBytesAndTheSmallestChangeOfAMisfit) {
+  const WorkloadConfig config = test::small_ppo(1, 4, 2);
+  HardwareProfile profile = test::small_hardware();
+  const Plan plan = result_of(config).concurrent.plan;
+  profile.memory_per_gpu *= 0.999 * evaluate_plan(plan, config, profile).metrics.peak_bytes /
+                            evaluate_plan(plan, config, profile).priced.limit_bytes;
+  const Evaluation evaluation = evaluate_plan(plan, config, profile);
+  ASSERT_FALSE(evaluation.fits());
+  const std::string text = explain_report(evaluation, config, profile, nullptr);
+  EXPECT_THAT(text, HasSubstr("Why it does not fit"));
+  EXPECT_THAT(text, HasSubstr("GPU"));
+  EXPECT_THAT(text, HasSubstr("The smallest change that fits: "));
+  profile.memory_per_gpu = 1e3;
+  EXPECT_THAT(explain_report(evaluate_plan(plan, config, profile), config, profile, nullptr),
+              ContainsRegex("No change of a single decision makes it fit"));
+}
+
+PlanMetrics metrics_of(double iteration_time_s, double tokens_per_s) {
+  PlanMetrics metrics;
+  metrics.iteration_time_s = iteration_time_s;
+  metrics.tokens_per_s = tokens_per_s;
+  return metrics;
+}
+
+TEST(SweepReport, HasOneRowPerSizeWithEfficiencyAgainstTheSmallest) {
+  WorkloadConfig config = test::small_ppo(1, 4, 2);
+  std::vector<SweepRow> rows(3);
+  rows[0].gpus = 8;
+  rows[1].gpus = 16;
+  rows[1].metrics = metrics_of(2.0, 100.0);
+  rows[1].metrics->active_gpus = 16;
+  rows[2].gpus = 32;
+  rows[2].metrics = metrics_of(1.25, 160.0);
+  rows[2].metrics->active_gpus = 24;
+  rows[2].metrics->cost_per_million_tokens = 7.5;
+  rows[2].bound_s = 1.0;
+  const std::string text = sweep_report(rows, config);
+  EXPECT_THAT(text, HasSubstr("no plan fits"));
+  EXPECT_THAT(text, ContainsRegex("16 +2 +1.0000e\\+02 +100.0% +16\n"));
+  // 160 / 32 against 100 / 16: 5 of 6.25. 1.25 over 1.
+  EXPECT_THAT(text, ContainsRegex("32 +1.25 +1.6000e\\+02 +80.0% +24 +25.0%\n"));
+  EXPECT_THAT(text, Not(HasSubstr("cost")));
+  config.hardware.gpu_hour_price = 1.0;
+  EXPECT_THAT(sweep_report(rows, config), HasSubstr("7.5\n"));
+  EXPECT_EQ(sweep_csv(rows),
+            "gpus,iteration_time_s,tokens_per_s,effective_tokens_per_s,efficiency,active_gpus,"
+            "bound_s,cost_per_million_tokens\n"
+            "8,,,,,,,\n16,2,100,0,1,16,,\n32,1.25,160,0,0.8,24,1,7.5\n");
+}
+
+TEST(ProgressText, ShowsTheGapToTheBound) {
+  SearchProgress progress;
+  progress.tokens_per_s = 1.0;
+  progress.best_period_s = 1.5;
+  progress.bound_s = 1.2;
+  EXPECT_THAT(progress_text(progress), testing::EndsWith("tokens/s  gap 25.0%"));
+}
+
 TEST(ProgressText, ShowsElapsedSpeedTemperatureAndBest) {
-  EXPECT_EQ(progress_text({2.0, 600.0, 4000, 1200000, 0.05, 24563.0}),
+  EXPECT_EQ(progress_text({2.0, 600.0, 4000, 1200000, 0.05, 24563.0, 1.0, 0.0}),
             "2.0/600s  4000/1200000 evaluations  2000/s  T=0.0500  best 2.4563e+04 tokens/s");
   EXPECT_THAT(progress_text({}), HasSubstr("no plan fits yet"));
 }
