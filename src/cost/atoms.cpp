@@ -86,16 +86,12 @@ AxisParts divide_axis(const Blocks& blocks, std::size_t count, Range Placement::
   return parts;
 }
 
-/// Counts by set of blocks, and which sets occur.
+/// Counts by set of blocks, and which sets occur. The empty set is counted but never visited.
 struct Counts {
-  std::array<std::int64_t, kMaxAtoms + 1> count;
-  std::array<std::uint64_t, 4> present{};
+  explicit Counts(std::size_t blocks) { std::fill_n(count.begin(), std::size_t{1} << blocks, 0); }
 
   void add(std::uint32_t users, std::int64_t amount) {
-    std::uint64_t& word = present[users / 64];
-    const std::uint64_t bit = std::uint64_t{1} << (users % 64);
-    if ((word & bit) == 0) count[users] = 0;
-    word |= bit;
+    present[users / 64] |= std::uint64_t{1} << (users % 64);
     count[users] += amount;
   }
 
@@ -103,13 +99,17 @@ struct Counts {
   template <typename F>
   void visit(F f) const {
     for (std::size_t w = 0; w < present.size(); ++w) {
-      for (std::uint64_t rest = present[w]; rest != 0; rest &= rest - 1) {
+      const std::uint64_t sets = w == 0 ? present[0] & ~std::uint64_t{1} : present[w];
+      for (std::uint64_t rest = sets; rest != 0; rest &= rest - 1) {
         const auto users =
             static_cast<std::uint32_t>(w * 64) + static_cast<std::uint32_t>(std::countr_zero(rest));
         f(users, count[users]);
       }
     }
   }
+
+  std::array<std::int64_t, kMaxAtoms + 1> count;
+  std::array<std::uint64_t, 4> present{};
 };
 
 }  // namespace
@@ -132,18 +132,16 @@ void find_atoms(const Plan& plan, BlockAtoms* atoms) {
   const AxisParts racks = divide_axis(blocks, count, &Placement::racks);
   const AxisParts nodes = divide_axis(blocks, count, &Placement::nodes);
   const AxisParts gpus = divide_axis(blocks, count, &Placement::gpus);
-  Counts in_nodes;
+  Counts in_nodes(count);
   for (std::size_t r = 0; r < racks.count; ++r) {
     for (std::size_t n = 0; n < nodes.count; ++n) {
-      const std::uint32_t users = racks.users[r] & nodes.users[n];
-      if (users != 0) in_nodes.add(users, racks.length[r] * nodes.length[n]);
+      in_nodes.add(racks.users[r] & nodes.users[n], racks.length[r] * nodes.length[n]);
     }
   }
-  Counts in_gpus;
+  Counts in_gpus(count);
   in_nodes.visit([&](std::uint32_t node_users, std::int64_t node_count) {
     for (std::size_t g = 0; g < gpus.count; ++g) {
-      const std::uint32_t users = node_users & gpus.users[g];
-      if (users != 0) in_gpus.add(users, node_count * gpus.length[g]);
+      in_gpus.add(node_users & gpus.users[g], node_count * gpus.length[g]);
     }
   });
   atoms->count = 0;

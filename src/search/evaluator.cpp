@@ -14,7 +14,7 @@
 namespace rpeg::search {
 namespace {
 
-constexpr std::size_t kMostSlots = std::size_t{1} << 15;  // of each memo; 64 to 96 bytes a slot
+constexpr std::size_t kMostSlots = std::size_t{1} << 15;  // of each memo, of 64 bytes
 constexpr std::size_t kMostSkeletons = 256;
 constexpr int kMostGpus = 1 << 20;  // so that three counts fit into one word of a key
 
@@ -23,11 +23,21 @@ std::uint64_t pack(int a, int b, int c) {
          static_cast<std::uint64_t>(c);
 }
 
-std::uint64_t split_key(const Parallelism& p) { return pack(p.dp - 1, p.pp - 1, p.tp - 1); }
+/// How a block of a known extent is split (dp follows), and the micro-batches.
+std::uint64_t split_key(const VertexPlan& plan) {
+  check(plan.micro_batches <= kMostGpus, "search: more than 2^20 micro-batches");
+  return pack(
+      static_cast<int>(plan.micro_batches) - 1, plan.parallelism.pp - 1, plan.parallelism.tp - 1);
+}
 
 /// The extent of a block: vertices cost the same wherever their block lies.
 std::uint64_t shape_key(const Placement& block) {
   return pack(block.racks.count() - 1, block.nodes.count() - 1, block.gpus.count() - 1);
+}
+
+/// The same without micro-batches: what of the weights lies where.
+std::uint64_t layout_key(const VertexPlan& plan) {
+  return pack(0, plan.parallelism.pp - 1, plan.parallelism.tp - 1);
 }
 
 /// Where a block lies as seen from another one.
@@ -77,9 +87,8 @@ class KnownPieces {
     last.change = ++changes_;
     last.plan = plan;
     last.memory =
-        &memories_.get({vertex_key(vertex) | split_key(plan.parallelism),
+        &memories_.get({vertex_key(vertex) | split_key(plan),
                         share_key(skeleton) | shape_key(plan.placement),
-                        static_cast<std::uint64_t>(plan.micro_batches),
                         cuts_},
                        [&] { return price_memory(skeleton, vertex, plan, config_, profile_); });
     return *last.memory;
@@ -97,9 +106,8 @@ class KnownPieces {
     const ResponsePart& part = skeleton.part(task);
     const auto boundaries = static_cast<std::uint64_t>(part.first) << 48U |
                             static_cast<std::uint64_t>(part.last) << 56U;
-    last.time = &times_.get({vertex_key(vertex) | split_key(plan.parallelism),
+    last.time = &times_.get({vertex_key(vertex) | split_key(plan),
                              share_key(skeleton) | shape_key(plan.placement),
-                             static_cast<std::uint64_t>(plan.micro_batches),
                              boundaries | static_cast<std::uint64_t>(slots)},
                             [&] {
                               const Vertex& what = skeleton.fused.graph.vertices[task];
@@ -119,8 +127,8 @@ class KnownPieces {
     if (last.change_from == change_from && last.change_to == change_to) return *last.transfer;
     last.change_from = change_from;
     last.change_to = change_to;
-    last.transfer = &transfers_.get({vertex_key(edge.to) | split_key(from.parallelism),
-                                     share_key(skeleton) | split_key(to.parallelism),
+    last.transfer = &transfers_.get({vertex_key(edge.to) | layout_key(from),
+                                     share_key(skeleton) | layout_key(to),
                                      shape_key(from.placement),
                                      shape_key(to.placement),
                                      offset_key(from.placement, to.placement)},
@@ -151,8 +159,8 @@ class KnownPieces {
 
   const WorkloadConfig& config_;
   const HardwareProfile& profile_;
-  Memo<4, VertexMemory> memories_{kMostSlots};
-  Memo<4, TaskTime> times_{kMostSlots};
+  Memo<3, VertexMemory> memories_{kMostSlots};
+  Memo<3, TaskTime> times_{kMostSlots};
   Memo<5, Transfer> transfers_{kMostSlots};
   bool ac_share_ = false;
   std::uint32_t cuts_ = 0;

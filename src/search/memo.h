@@ -49,7 +49,7 @@ class Memo {
   }
 
  private:
-  struct Slot {
+  struct alignas(64) Slot {
     Key key{};
     Value value{};
   };
