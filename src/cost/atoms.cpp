@@ -53,7 +53,8 @@ AxisParts divide_long_axis(const Blocks& blocks, std::size_t count, Range Placem
   return parts;
 }
 
-/// The same without sorting, where the ends fit into one word.
+/// The same without sorting, where all indices are below 64: an end at 64 needs no bit, the sweep
+/// ends there.
 AxisParts divide_axis(const Blocks& blocks, std::size_t count, Range Placement::* axis) {
   bool alike = true;
   int most = 0;
@@ -61,20 +62,21 @@ AxisParts divide_axis(const Blocks& blocks, std::size_t count, Range Placement::
     alike &= blocks[b]->*axis == blocks[0]->*axis;
     most = std::max(most, (blocks[b]->*axis).last);
   }
-  if (most >= 63) return divide_long_axis(blocks, count, axis);
+  if (most >= 64) return divide_long_axis(blocks, count, axis);
   AxisParts parts;
   if (alike) {
     parts.add((1U << count) - 1, (blocks[0]->*axis).count());
     return parts;
   }
-  std::array<std::uint8_t, 64> changes{};  // per index: blocks that begin there or have ended
+  std::array<std::uint8_t, 65> changes{};  // per index: blocks that begin there or have ended
   std::uint64_t ends = 0;
   for (std::size_t b = 0; b < count; ++b) {
     const auto first = static_cast<std::size_t>((blocks[b]->*axis).first);
     const auto after = static_cast<std::size_t>((blocks[b]->*axis).last) + 1;
     changes[first] = static_cast<std::uint8_t>(changes[first] ^ (1U << b));
     changes[after] = static_cast<std::uint8_t>(changes[after] ^ (1U << b));
-    ends |= std::uint64_t{1} << first | std::uint64_t{1} << after;
+    ends |= std::uint64_t{1} << first;
+    if (after < 64) ends |= std::uint64_t{1} << after;
   }
   std::uint32_t users = 0;
   while (ends != 0) {
