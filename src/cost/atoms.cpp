@@ -10,10 +10,10 @@ namespace {
 /// The distinct sets of blocks along one axis and how many indices each has.
 struct AxisParts {
   std::size_t count = 0;
-  std::array<std::uint32_t, 2 * kMaxPlanVertices> users{};
-  std::array<std::int64_t, 2 * kMaxPlanVertices> length{};
+  std::array<std::uint32_t, 2 * kMaxPlanVertices> users;
+  std::array<std::int32_t, 2 * kMaxPlanVertices> length;
 
-  void add(std::uint32_t blocks, std::int64_t indices) {
+  void add(std::uint32_t blocks, std::int32_t indices) {
     for (std::size_t i = 0; i < count; ++i) {
       if (users[i] != blocks) continue;
       length[i] += indices;
@@ -92,7 +92,7 @@ AxisParts divide_axis(const Blocks& blocks, std::size_t count, Range Placement::
 struct Counts {
   explicit Counts(std::size_t blocks) { std::fill_n(count.begin(), std::size_t{1} << blocks, 0); }
 
-  void add(std::uint32_t users, std::int64_t amount) {
+  void add(std::uint32_t users, std::int32_t amount) {
     present[users / 64] |= std::uint64_t{1} << (users % 64);
     count[users] += amount;
   }
@@ -110,7 +110,7 @@ struct Counts {
     }
   }
 
-  std::array<std::int64_t, kMaxAtoms + 1> count;
+  std::array<std::int32_t, kMaxAtoms + 1> count;
   std::array<std::uint64_t, 4> present{};
 };
 
@@ -141,7 +141,7 @@ void find_atoms(const Plan& plan, BlockAtoms* atoms) {
     }
   }
   Counts in_gpus(count);
-  in_nodes.visit([&](std::uint32_t node_users, std::int64_t node_count) {
+  in_nodes.visit([&](std::uint32_t node_users, std::int32_t node_count) {
     for (std::size_t g = 0; g < gpus.count; ++g) {
       in_gpus.add(node_users & gpus.users[g], node_count * gpus.length[g]);
     }
@@ -149,7 +149,7 @@ void find_atoms(const Plan& plan, BlockAtoms* atoms) {
   atoms->count = 0;
   atoms->active_gpus = 0.0;
   atoms->meets.fill(0);
-  in_gpus.visit([&](std::uint32_t users, std::int64_t gpu_count) {
+  in_gpus.visit([&](std::uint32_t users, std::int32_t gpu_count) {
     atoms->users[atoms->count] = static_cast<std::uint8_t>(users);
     atoms->gpus[atoms->count++] = static_cast<double>(gpu_count);
     atoms->active_gpus += static_cast<double>(gpu_count);
