@@ -13,12 +13,13 @@ using sim::bit;
 using sim::Input;
 using sim::lowest;
 
-struct SteadySolver::Workspace : sim::ListScheduler {
+struct SteadySolver::Workspace {
   bool find_cause(std::size_t task, std::size_t* cause, std::int64_t* delta) const;
   bool walk_critical_cycle(std::int64_t period_ns);
   void list_strict_order();
   void rate_sequence();
 
+  sim::ListScheduler schedule;
   std::vector<TaskInstance> strict;
   sim::PeriodicSequence sequence;
   sim::OrderRater rater;
@@ -30,20 +31,21 @@ struct SteadySolver::Workspace : sim::ListScheduler {
 bool SteadySolver::Workspace::find_cause(std::size_t task,
                                          std::size_t* cause,
                                          std::int64_t* delta) const {
-  const std::uint64_t ends = ends_then[task];
+  const std::uint64_t ends = schedule.ends_then[task];
   // The latest instances are those of one period; what ended then may have started again since.
   const auto distance = [&](std::size_t before) {
-    const bool again = start_ns[before] + tasks->duration_ns[before] != start_ns[task];
-    return started[task] - started[before] + (again ? 1 : 0);
+    const bool again =
+        schedule.start_ns[before] + schedule.tasks->duration_ns[before] != schedule.start_ns[task];
+    return schedule.started[task] - schedule.started[before] + (again ? 1 : 0);
   };
-  const std::uint64_t same_gpus = ends & (tasks->conflicts[task] | bit(task));
+  const std::uint64_t same_gpus = ends & (schedule.tasks->conflicts[task] | bit(task));
   if (same_gpus != 0) {
     *cause = lowest(same_gpus);
     *delta = *cause == task ? 1 : distance(*cause);
     return true;
   }
-  for (std::size_t i = first_input[task]; i < first_input[task + 1]; ++i) {
-    const Input& input = inputs[i];
+  for (std::size_t i = schedule.first_input[task]; i < schedule.first_input[task + 1]; ++i) {
+    const Input& input = schedule.inputs[i];
     if ((ends & bit(input.from)) == 0 || distance(input.from) != input.delta) continue;
     *cause = input.from;
     *delta = input.delta;
@@ -75,7 +77,7 @@ bool SteadySolver::Workspace::walk_critical_cycle(std::int64_t period_ns) {
   std::ranges::reverse(result.cycle);
   std::int64_t duration_ns = 0;
   for (const std::int32_t id : result.cycle) {
-    duration_ns += tasks->duration_ns[static_cast<std::size_t>(id)];
+    duration_ns += schedule.tasks->duration_ns[static_cast<std::size_t>(id)];
   }
   check(duration_ns == (delta - when[task]) * period_ns, "the critical cycle has the period");
   result.period_ns = period_ns;
@@ -87,17 +89,18 @@ bool SteadySolver::Workspace::walk_critical_cycle(std::int64_t period_ns) {
 void SteadySolver::Workspace::list_strict_order() {
   strict.clear();
   std::uint64_t placed = 0;
-  while (strict.size() < count) {
-    std::size_t next = count;
-    for (std::size_t task = 0; task < count; ++task) {
+  while (strict.size() < schedule.count) {
+    std::size_t next = schedule.count;
+    for (std::size_t task = 0; task < schedule.count; ++task) {
       if ((placed & bit(task)) != 0) continue;
       bool is_open = true;
-      for (std::size_t i = first_input[task]; i < first_input[task + 1]; ++i) {
-        is_open &= inputs[i].delta != 0 || (placed & bit(inputs[i].from)) != 0;
+      for (std::size_t i = schedule.first_input[task]; i < schedule.first_input[task + 1]; ++i) {
+        is_open &= schedule.inputs[i].delta != 0 || (placed & bit(schedule.inputs[i].from)) != 0;
       }
-      if (is_open && (next == count || path_ns[task] > path_ns[next])) next = task;
+      if (!is_open) continue;
+      if (next == schedule.count || schedule.path_ns[task] > schedule.path_ns[next]) next = task;
     }
-    check(next < count, "the tasks of one iteration wait for each other in a cycle");
+    check(next < schedule.count, "the tasks of one iteration wait for each other in a cycle");
     placed |= bit(next);
     strict.push_back({static_cast<std::int32_t>(next), 0});
   }
@@ -106,12 +109,14 @@ void SteadySolver::Workspace::list_strict_order() {
 void SteadySolver::Workspace::rate_sequence() {
   list_strict_order();
   sequence.starts.clear();
-  sequence.iterations = std::max<std::int64_t>(1, iterations);
-  if (iterations == 0) sequence.starts = strict;
-  for (std::size_t i = state_starts[repeated]; iterations != 0 && i < period_end; ++i) {
-    sequence.starts.push_back({timeline[i].task, timeline[i].iteration});
+  sequence.iterations = std::max<std::int64_t>(1, schedule.iterations);
+  if (schedule.iterations == 0) sequence.starts = strict;
+  for (std::size_t i = schedule.state_starts[schedule.repeated];
+       schedule.iterations != 0 && i < schedule.period_end;
+       ++i) {
+    sequence.starts.push_back({schedule.timeline[i].task, schedule.timeline[i].iteration});
   }
-  rater.rate(*tasks, sequence, strict, &result);
+  rater.rate(*schedule.tasks, sequence, strict, &result);
 }
 
 SteadySolver::SteadySolver() : workspace_(new Workspace) {}
@@ -119,11 +124,12 @@ SteadySolver::~SteadySolver() = default;
 
 const SteadyOrder& SteadySolver::solve(const CompactTasks& tasks) {
   Workspace& work = *workspace_;
-  work.prepare(tasks);
-  work.run(0);
+  work.schedule.prepare(tasks);
+  work.schedule.run(0);
   const bool every_iteration =
-      work.iterations == 1 &&
-      work.walk_critical_cycle(work.now_ns - work.state_time_ns[work.repeated]);
+      work.schedule.iterations == 1 &&
+      work.walk_critical_cycle(work.schedule.now_ns -
+                               work.schedule.state_time_ns[work.schedule.repeated]);
   if (!every_iteration) work.rate_sequence();
   return work.result;
 }
@@ -133,15 +139,18 @@ const SteadyOrder& SteadySolver::solve(const CompactTasks& tasks,
                                        std::vector<ScheduledTask>* timeline) {
   solve(tasks);
   Workspace& work = *workspace_;
-  if (work.iterations == 1) {
+  if (work.schedule.iterations == 1) {
     work.result.order.clear();
-    for (std::size_t i = work.state_starts[work.repeated]; i < work.period_end; ++i) {
-      work.result.order.push_back({work.timeline[i].task, work.timeline[i].iteration});
+    for (std::size_t i = work.schedule.state_starts[work.schedule.repeated];
+         i < work.schedule.period_end;
+         ++i) {
+      work.result.order.push_back(
+          {work.schedule.timeline[i].task, work.schedule.timeline[i].iteration});
     }
   }
-  work.prepare(tasks);
-  work.run(k_eval);
-  *timeline = work.timeline;
+  work.schedule.prepare(tasks);
+  work.schedule.run(k_eval);
+  *timeline = work.schedule.timeline;
   return work.result;
 }
 
