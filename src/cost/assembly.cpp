@@ -21,7 +21,7 @@ Transfer price_weights(const Vertex& consumer,
                        const WorkloadConfig& config,
                        const HardwareProfile& profile) {
   const TimedTask task = price_transfer(consumer, from, to, config, profile);
-  return {task.time, task.bytes};
+  return {task.time.comm_s, task.bytes};
 }
 
 /// Between different blocks data takes the time of a message: each replica of the receiver gets its
@@ -49,11 +49,11 @@ void add_transfer(const PlanSkeleton& skeleton,
                   Assembly* out) {
   const std::size_t task = out->tasks++;
   check(task < kMaxPlanTasks, "cost: more than 64 tasks in an iteration");
-  out->time[task] = transfer.time;
-  if (skeleton.weights[weights_edge].delta > 1) {
-    out->time[task].comm_s *= overlap_slowdown;
-    out->time[task].total_s *= overlap_slowdown;
-  }
+  const bool overlaps = skeleton.weights[weights_edge].delta > 1;
+  TaskTime& time = out->time[task];
+  time = {};
+  time.comm_s = overlaps ? transfer.comm_s * overlap_slowdown : transfer.comm_s;
+  time.total_s = time.comm_s;
   out->transfer_of[task] = weights_edge;
   out->transfer_bytes[task] = transfer.bytes;
 }

@@ -10,10 +10,10 @@ namespace {
 /// The distinct sets of blocks along one axis and how many indices each has.
 struct AxisParts {
   std::size_t count = 0;
-  std::array<std::uint32_t, 2 * kMaxPlanVertices> users{};
-  std::array<std::int64_t, 2 * kMaxPlanVertices> length{};
+  std::array<std::uint32_t, 2 * kMaxPlanVertices> users;
+  std::array<std::int32_t, 2 * kMaxPlanVertices> length;
 
-  void add(std::uint32_t blocks, std::int64_t indices) {
+  void add(std::uint32_t blocks, std::int32_t indices) {
     for (std::size_t i = 0; i < count; ++i) {
       if (users[i] != blocks) continue;
       length[i] += indices;
@@ -53,7 +53,8 @@ AxisParts divide_long_axis(const Blocks& blocks, std::size_t count, Range Placem
   return parts;
 }
 
-/// The same without sorting, where the ends fit into one word.
+/// The same without sorting, where all indices are below 64: an end at 64 needs no bit, the sweep
+/// ends there.
 AxisParts divide_axis(const Blocks& blocks, std::size_t count, Range Placement::* axis) {
   bool alike = true;
   int most = 0;
@@ -61,20 +62,21 @@ AxisParts divide_axis(const Blocks& blocks, std::size_t count, Range Placement::
     alike &= blocks[b]->*axis == blocks[0]->*axis;
     most = std::max(most, (blocks[b]->*axis).last);
   }
-  if (most >= 63) return divide_long_axis(blocks, count, axis);
+  if (most >= 64) return divide_long_axis(blocks, count, axis);
   AxisParts parts;
   if (alike) {
     parts.add((1U << count) - 1, (blocks[0]->*axis).count());
     return parts;
   }
-  std::array<std::uint8_t, 64> changes{};  // per index: blocks that begin there or have ended
+  std::array<std::uint8_t, 65> changes{};  // per index: blocks that begin there or have ended
   std::uint64_t ends = 0;
   for (std::size_t b = 0; b < count; ++b) {
     const auto first = static_cast<std::size_t>((blocks[b]->*axis).first);
     const auto after = static_cast<std::size_t>((blocks[b]->*axis).last) + 1;
     changes[first] = static_cast<std::uint8_t>(changes[first] ^ (1U << b));
     changes[after] = static_cast<std::uint8_t>(changes[after] ^ (1U << b));
-    ends |= std::uint64_t{1} << first | std::uint64_t{1} << after;
+    ends |= std::uint64_t{1} << first;
+    if (after < 64) ends |= std::uint64_t{1} << after;
   }
   std::uint32_t users = 0;
   while (ends != 0) {
@@ -86,16 +88,12 @@ AxisParts divide_axis(const Blocks& blocks, std::size_t count, Range Placement::
   return parts;
 }
 
-/// Counts by set of blocks, and which sets occur.
+/// Counts by set of blocks, and which sets occur. The empty set is counted but never visited.
 struct Counts {
-  std::array<std::int64_t, kMaxAtoms + 1> count;
-  std::array<std::uint64_t, 4> present{};
+  explicit Counts(std::size_t blocks) { std::fill_n(count.begin(), std::size_t{1} << blocks, 0); }
 
-  void add(std::uint32_t users, std::int64_t amount) {
-    std::uint64_t& word = present[users / 64];
-    const std::uint64_t bit = std::uint64_t{1} << (users % 64);
-    if ((word & bit) == 0) count[users] = 0;
-    word |= bit;
+  void add(std::uint32_t users, std::int32_t amount) {
+    present[users / 64] |= std::uint64_t{1} << (users % 64);
     count[users] += amount;
   }
 
@@ -103,13 +101,17 @@ struct Counts {
   template <typename F>
   void visit(F f) const {
     for (std::size_t w = 0; w < present.size(); ++w) {
-      for (std::uint64_t rest = present[w]; rest != 0; rest &= rest - 1) {
+      const std::uint64_t sets = w == 0 ? present[0] & ~std::uint64_t{1} : present[w];
+      for (std::uint64_t rest = sets; rest != 0; rest &= rest - 1) {
         const auto users =
             static_cast<std::uint32_t>(w * 64) + static_cast<std::uint32_t>(std::countr_zero(rest));
         f(users, count[users]);
       }
     }
   }
+
+  std::array<std::int32_t, kMaxAtoms + 1> count;
+  std::array<std::uint64_t, 4> present{};
 };
 
 }  // namespace
@@ -132,24 +134,22 @@ void find_atoms(const Plan& plan, BlockAtoms* atoms) {
   const AxisParts racks = divide_axis(blocks, count, &Placement::racks);
   const AxisParts nodes = divide_axis(blocks, count, &Placement::nodes);
   const AxisParts gpus = divide_axis(blocks, count, &Placement::gpus);
-  Counts in_nodes;
+  Counts in_nodes(count);
   for (std::size_t r = 0; r < racks.count; ++r) {
     for (std::size_t n = 0; n < nodes.count; ++n) {
-      const std::uint32_t users = racks.users[r] & nodes.users[n];
-      if (users != 0) in_nodes.add(users, racks.length[r] * nodes.length[n]);
+      in_nodes.add(racks.users[r] & nodes.users[n], racks.length[r] * nodes.length[n]);
     }
   }
-  Counts in_gpus;
-  in_nodes.visit([&](std::uint32_t node_users, std::int64_t node_count) {
+  Counts in_gpus(count);
+  in_nodes.visit([&](std::uint32_t node_users, std::int32_t node_count) {
     for (std::size_t g = 0; g < gpus.count; ++g) {
-      const std::uint32_t users = node_users & gpus.users[g];
-      if (users != 0) in_gpus.add(users, node_count * gpus.length[g]);
+      in_gpus.add(node_users & gpus.users[g], node_count * gpus.length[g]);
     }
   });
   atoms->count = 0;
   atoms->active_gpus = 0.0;
   atoms->meets.fill(0);
-  in_gpus.visit([&](std::uint32_t users, std::int64_t gpu_count) {
+  in_gpus.visit([&](std::uint32_t users, std::int32_t gpu_count) {
     atoms->users[atoms->count] = static_cast<std::uint8_t>(users);
     atoms->gpus[atoms->count++] = static_cast<double>(gpu_count);
     atoms->active_gpus += static_cast<double>(gpu_count);

@@ -18,7 +18,7 @@ namespace {
 void find_copies(const PlanSkeleton& skeleton, const Plan& plan, Assembly* out) {
   out->static_bytes.fill(0.0);
   for (std::size_t v = 0; v < plan.vertices.size(); ++v) {
-    const MemoryUse& use = out->memory[v]->use;
+    const VertexMemory& use = *out->memory[v];
     std::size_t copy = v;
     for (std::uint32_t rest = skeleton.same_weights[v]; rest != 0; rest &= rest - 1) {
       const auto j = static_cast<std::size_t>(std::countr_zero(rest));
@@ -53,6 +53,7 @@ double resident_bytes(const Assembly& assembly, std::uint32_t users) {
 /// least one for each micro-batch.
 std::int64_t count_slots(const PlanSkeleton& skeleton,
                          const Plan& plan,
+                         const WorkloadConfig& config,
                          const HardwareProfile& profile,
                          const Assembly& assembly) {
   const std::size_t g = skeleton.generation;
@@ -64,16 +65,16 @@ std::int64_t count_slots(const PlanSkeleton& skeleton,
     resident = std::max(resident, resident_bytes(assembly, assembly.atoms.users[a]));
   }
   const auto total = [&](std::int64_t slots) {
-    return resident + (memory.working_bytes() + static_cast<double>(slots) * memory.kv_slot_bytes) +
+    return resident + (memory.working() + static_cast<double>(slots) * memory.kv_slot) +
            profile.reserve_bytes;
   };
+  const std::int64_t most = replica_batch(plan.vertices[g], config);
   const std::int64_t least =
-      std::min(memory.replica_batch, std::max<std::int64_t>(1, plan.vertices[g].micro_batches));
-  if (total(memory.replica_batch) <= profile.memory_per_gpu) return memory.replica_batch;
+      std::min(most, std::max<std::int64_t>(1, plan.vertices[g].micro_batches));
+  if (total(most) <= profile.memory_per_gpu) return most;
   if (total(least) >= profile.memory_per_gpu) return least;
-  auto slots =
-      static_cast<std::int64_t>((profile.memory_per_gpu - total(0)) / memory.kv_slot_bytes);
-  slots = std::clamp(slots, least, memory.replica_batch);
+  auto slots = static_cast<std::int64_t>((profile.memory_per_gpu - total(0)) / memory.kv_slot);
+  slots = std::clamp(slots, least, most);
   while (slots > least && total(slots) > profile.memory_per_gpu) --slots;  // rounding
   return slots;
 }
@@ -99,12 +100,12 @@ MemoryUse atom_use(const PlanSkeleton& skeleton,
   for (std::size_t v = 0; v < skeleton.graph.vertices.size(); ++v) {
     if ((assembly.atoms.users[atom] >> assembly.atoms.block_of[v] & 1U) == 0) continue;
     use.weights += assembly.copy_bytes[v];
-    use.optimizer += assembly.memory[v]->use.optimizer;
+    use.optimizer += assembly.memory[v]->optimizer;
   }
-  use.activations = assembly.memory[busiest]->use.activations;
-  use.logits = assembly.memory[busiest]->use.logits;
+  use.activations = assembly.memory[busiest]->activations;
+  use.logits = assembly.memory[busiest]->logits;
   if (busiest == skeleton.generation) {
-    use.kv_cache = static_cast<double>(assembly.slots) * assembly.memory[busiest]->kv_slot_bytes;
+    use.kv_cache = static_cast<double>(assembly.slots) * assembly.memory[busiest]->kv_slot;
   }
   use.reserve = reserve_bytes;
   use.total = assembly.atom_bytes[atom];
@@ -147,7 +148,7 @@ std::string describe_overflow(const PlanSkeleton& skeleton,
   for (std::size_t v = 0; v < skeleton.graph.vertices.size(); ++v) {
     if ((assembly.atoms.users[atom] >> assembly.atoms.block_of[v] & 1U) == 0) continue;
     const std::size_t copy = assembly.copy_of[v];
-    const MemoryUse& mine = assembly.memory[v]->use;
+    const VertexMemory& mine = *assembly.memory[v];
     const auto versions = static_cast<double>(1 + skeleton.staleness[v]);
     text += fmt::format(
         " {} weights {}", skeleton.graph.vertices[v].name, format_bytes(mine.weights * versions));
@@ -175,20 +176,21 @@ VertexMemory price_memory(const PlanSkeleton& skeleton,
                           const WorkloadConfig& config,
                           const HardwareProfile& profile) {
   const Vertex& what = skeleton.graph.vertices[vertex];
+  // Training takes the whole batch, whatever the cuts.
+  const bool whole = is_training(what.op);
+  const std::size_t parts = whole ? 1 : skeleton.parts.size();
   VertexMemory result;
-  for (std::size_t i = 0; i < skeleton.parts.size(); ++i) {
-    MemoryUse use = part_memory(what, plan, skeleton.parts[i], 0, config, profile);
-    use.kv_cache = 0.0;  // counted by slots
-    const double working = use.activations + use.logits;
-    if (i == 0 || working > result.working_bytes()) result.use = use;
+  for (std::size_t i = 0; i < parts; ++i) {
+    const ResponsePart& part = whole ? skeleton.whole : skeleton.parts[i];
+    // No slots: the KV cache is counted by the slots that all vertices together leave room for.
+    const MemoryUse use = part_memory(what, plan, part, 0, config, profile);
+    if (i > 0 && use.activations + use.logits <= result.working()) continue;
+    result = {.weights = use.weights,
+              .optimizer = use.optimizer,
+              .activations = use.activations,
+              .logits = use.logits};
   }
-  if (is_training(what.op)) {
-    result.use = part_memory(what, plan, skeleton.whole, 0, config, profile);
-  }
-  if (what.op == Op::kGenerate) {
-    result.kv_slot_bytes = kv_slot_bytes(plan, config);
-    result.replica_batch = replica_batch(plan, config);
-  }
+  if (what.op == Op::kGenerate) result.kv_slot = kv_slot_bytes(plan, config);
   return result;
 }
 
@@ -200,13 +202,13 @@ void assemble_memory(const PlanSkeleton& skeleton,
   find_copies(skeleton, plan, out);
   out->slots = 0;
   if (skeleton.generation < kMaxPlanVertices) {
-    out->slots = count_slots(skeleton, plan, profile, *out);
+    out->slots = count_slots(skeleton, plan, config, profile, *out);
   }
   std::array<double, kMaxPlanVertices> block_working{};
   for (std::size_t v = 0; v < plan.vertices.size(); ++v) {
     const VertexMemory& memory = *out->memory[v];
-    double bytes = memory.working_bytes();
-    if (v == skeleton.generation) bytes += static_cast<double>(out->slots) * memory.kv_slot_bytes;
+    double bytes = memory.working();
+    if (v == skeleton.generation) bytes += static_cast<double>(out->slots) * memory.kv_slot;
     out->working_bytes[v] = bytes;
     double& most = block_working[out->atoms.block_of[v]];
     most = std::max(most, bytes);

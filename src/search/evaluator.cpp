@@ -14,7 +14,7 @@
 namespace rpeg::search {
 namespace {
 
-constexpr std::size_t kMostSlots = std::size_t{1} << 15;  // of each memo; 64 to 96 bytes a slot
+constexpr std::size_t kMostSlots = std::size_t{1} << 15;  // of each memo, of 64 bytes
 constexpr std::size_t kMostSkeletons = 256;
 constexpr int kMostGpus = 1 << 20;  // so that three counts fit into one word of a key
 
@@ -23,11 +23,21 @@ std::uint64_t pack(int a, int b, int c) {
          static_cast<std::uint64_t>(c);
 }
 
-std::uint64_t split_key(const Parallelism& p) { return pack(p.dp - 1, p.pp - 1, p.tp - 1); }
+/// How a block of a known extent is split (dp follows), and the micro-batches.
+std::uint64_t split_key(const VertexPlan& plan) {
+  check(plan.micro_batches <= kMostGpus, "search: more than 2^20 micro-batches");
+  return pack(
+      static_cast<int>(plan.micro_batches) - 1, plan.parallelism.pp - 1, plan.parallelism.tp - 1);
+}
 
 /// The extent of a block: vertices cost the same wherever their block lies.
 std::uint64_t shape_key(const Placement& block) {
   return pack(block.racks.count() - 1, block.nodes.count() - 1, block.gpus.count() - 1);
+}
+
+/// The same without micro-batches: what of the weights lies where.
+std::uint64_t layout_key(const VertexPlan& plan) {
+  return pack(0, plan.parallelism.pp - 1, plan.parallelism.tp - 1);
 }
 
 /// Where a block lies as seen from another one.
@@ -53,35 +63,47 @@ class KnownPieces {
   KnownPieces(const WorkloadConfig& config, const HardwareProfile& profile)
       : config_(config), profile_(profile) {}
 
-  /// Begins a plan.
-  void begin(const PlanSkeleton& skeleton) {
+  /// Begins a plan: finds what has changed, and begins to load the pieces that have.
+  void begin(const PlanSkeleton& skeleton, const Plan& plan) {
     const bool moved = static_cast<int>(memories_.make_room(kMaxPlanVertices)) +
                            static_cast<int>(times_.make_room(kMaxPlanTasks)) +
                            static_cast<int>(transfers_.make_room(kMaxPlanVertices)) >
                        0;
     const Structure& structure = skeleton.structure;
     if (moved || structure.ac_share != ac_share_ || structure.cuts != cuts_) {
-      for (LastVertex& last : vertices_) last.change = 0;
-      for (LastTime& last : last_times_) last.change = 0;
-      for (LastTransfer& last : last_transfers_) last.change_from = 0;
+      vertices_.fill({});
     }
     ac_share_ = structure.ac_share;
     cuts_ = structure.cuts;
+    for (std::size_t v = 0; v < plan.vertices.size(); ++v) {
+      LastVertex& last = vertices_[v];
+      if (last.memory != nullptr && last.plan == plan.vertices[v]) continue;
+      last = {++changes_, plan.vertices[v], nullptr};
+      memories_.prefetch(memory_key(skeleton, v, last.plan));
+    }
+    for (std::size_t task = 0; task < skeleton.task_count(); ++task) {
+      const auto v = static_cast<std::size_t>(skeleton.fused.base[task]);
+      if (last_times_[task].change == vertices_[v].change) continue;
+      const std::int64_t slots =
+          v == skeleton.generation ? replica_batch(plan.vertices[v], config_) : 0;  // a guess
+      times_.prefetch(time_key(skeleton, task, plan.vertices[v], slots));
+    }
+    for (std::size_t i = 0; i < skeleton.weights.size(); ++i) {
+      const PlanSkeleton::WeightsEdge& edge = skeleton.weights[i];
+      if (is_current(last_transfers_[i], edge)) continue;
+      transfers_.prefetch(
+          transfer_key(skeleton, edge, plan.vertices[edge.from], plan.vertices[edge.to]));
+    }
   }
 
   const VertexMemory& memory(const PlanSkeleton& skeleton,
                              std::size_t vertex,
                              const VertexPlan& plan) {
     LastVertex& last = vertices_[vertex];
-    if (last.change != 0 && last.plan == plan) return *last.memory;
-    last.change = ++changes_;
-    last.plan = plan;
-    last.memory =
-        &memories_.get({vertex_key(vertex) | split_key(plan.parallelism),
-                        share_key(skeleton) | shape_key(plan.placement),
-                        static_cast<std::uint64_t>(plan.micro_batches),
-                        cuts_},
-                       [&] { return price_memory(skeleton, vertex, plan, config_, profile_); });
+    if (last.memory != nullptr) return *last.memory;
+    last.memory = &memories_.get(memory_key(skeleton, vertex, plan), [&] {
+      return price_memory(skeleton, vertex, plan, config_, profile_);
+    });
     return *last.memory;
   }
 
@@ -94,17 +116,10 @@ class KnownPieces {
     if (last.change == vertices_[vertex].change && last.slots == slots) return *last.time;
     last.change = vertices_[vertex].change;
     last.slots = slots;
-    const ResponsePart& part = skeleton.part(task);
-    const auto boundaries = static_cast<std::uint64_t>(part.first) << 48U |
-                            static_cast<std::uint64_t>(part.last) << 56U;
-    last.time = &times_.get({vertex_key(vertex) | split_key(plan.parallelism),
-                             share_key(skeleton) | shape_key(plan.placement),
-                             static_cast<std::uint64_t>(plan.micro_batches),
-                             boundaries | static_cast<std::uint64_t>(slots)},
-                            [&] {
-                              const Vertex& what = skeleton.fused.graph.vertices[task];
-                              return price_part(what, plan, part, slots, config_, profile_);
-                            });
+    last.time = &times_.get(time_key(skeleton, task, plan, slots), [&] {
+      const Vertex& what = skeleton.fused.graph.vertices[task];
+      return price_part(what, plan, skeleton.part(task), slots, config_, profile_);
+    });
     return *last.time;
   }
 
@@ -114,25 +129,20 @@ class KnownPieces {
                            const VertexPlan& to) {
     const PlanSkeleton::WeightsEdge& edge = skeleton.weights[weights_edge];
     LastTransfer& last = last_transfers_[weights_edge];
-    const std::uint64_t change_from = vertices_[edge.from].change;
-    const std::uint64_t change_to = vertices_[edge.to].change;
-    if (last.change_from == change_from && last.change_to == change_to) return *last.transfer;
-    last.change_from = change_from;
-    last.change_to = change_to;
-    last.transfer = &transfers_.get({vertex_key(edge.to) | split_key(from.parallelism),
-                                     share_key(skeleton) | split_key(to.parallelism),
-                                     shape_key(from.placement),
-                                     shape_key(to.placement),
-                                     offset_key(from.placement, to.placement)},
-                                    [&] {
-                                      const Vertex& what = skeleton.graph.vertices[edge.to];
-                                      return price_weights(what, from, to, config_, profile_);
-                                    });
+    if (is_current(last, edge)) return *last.transfer;
+    last.change_from = vertices_[edge.from].change;
+    last.change_to = vertices_[edge.to].change;
+    last.transfer = &transfers_.get(transfer_key(skeleton, edge, from, to), [&] {
+      return price_weights(skeleton.graph.vertices[edge.to], from, to, config_, profile_);
+    });
     return *last.transfer;
   }
 
  private:
-  /// The last plan of a vertex; `change` numbers it, 0: none.
+  using Key = std::array<std::uint64_t, 3>;
+  using TransferKey = std::array<std::uint64_t, 5>;
+
+  /// The last plan of a vertex; `change` numbers it, and no number comes twice.
   struct LastVertex {
     std::uint64_t change = 0;
     VertexPlan plan;
@@ -149,10 +159,44 @@ class KnownPieces {
     const Transfer* transfer = nullptr;
   };
 
+  bool is_current(const LastTransfer& last, const PlanSkeleton::WeightsEdge& edge) const {
+    return last.change_from == vertices_[edge.from].change &&
+           last.change_to == vertices_[edge.to].change;
+  }
+
+  static Key memory_key(const PlanSkeleton& skeleton, std::size_t vertex, const VertexPlan& plan) {
+    return {vertex_key(vertex) | split_key(plan),
+            share_key(skeleton) | shape_key(plan.placement),
+            skeleton.structure.cuts};
+  }
+
+  static Key time_key(const PlanSkeleton& skeleton,
+                      std::size_t task,
+                      const VertexPlan& plan,
+                      std::int64_t slots) {
+    const ResponsePart& part = skeleton.part(task);
+    const auto boundaries = static_cast<std::uint64_t>(part.first) << 48U |
+                            static_cast<std::uint64_t>(part.last) << 56U;
+    return {vertex_key(static_cast<std::size_t>(skeleton.fused.base[task])) | split_key(plan),
+            share_key(skeleton) | shape_key(plan.placement),
+            boundaries | static_cast<std::uint64_t>(slots)};
+  }
+
+  static TransferKey transfer_key(const PlanSkeleton& skeleton,
+                                  const PlanSkeleton::WeightsEdge& edge,
+                                  const VertexPlan& from,
+                                  const VertexPlan& to) {
+    return {vertex_key(edge.to) | layout_key(from),
+            share_key(skeleton) | layout_key(to),
+            shape_key(from.placement),
+            shape_key(to.placement),
+            offset_key(from.placement, to.placement)};
+  }
+
   const WorkloadConfig& config_;
   const HardwareProfile& profile_;
-  Memo<4, VertexMemory> memories_{kMostSlots};
-  Memo<4, TaskTime> times_{kMostSlots};
+  Memo<3, VertexMemory> memories_{kMostSlots};
+  Memo<3, TaskTime> times_{kMostSlots};
   Memo<5, Transfer> transfers_{kMostSlots};
   bool ac_share_ = false;
   std::uint32_t cuts_ = 0;
@@ -230,7 +274,7 @@ Evaluator::~Evaluator() = default;
 Score Evaluator::score(const Plan& plan) {
   Impl& my = *impl_;
   const PlanSkeleton& skeleton = my.skeleton_of(plan.structure);
-  my.pieces.begin(skeleton);
+  my.pieces.begin(skeleton, plan);
   assemble_plan(skeleton, plan, my.config, my.profile, my.pieces, &my.assembly);
   const Assembly& assembly = my.assembly;
   my.tasks.count = assembly.tasks;

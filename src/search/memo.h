@@ -36,6 +36,11 @@ class Memo {
     return true;
   }
 
+  /// Begins to load the slot of a key into the cache.
+  void prefetch(const Key& key) const {
+    __builtin_prefetch(&slots_[hash(key) & (slots_.size() - 1)]);
+  }
+
   /// The value of a key, made by `make()` when it is not there.
   template <typename Make>
   const Value& get(const Key& key, Make make) {
@@ -49,7 +54,7 @@ class Memo {
   }
 
  private:
-  struct Slot {
+  struct alignas(64) Slot {
     Key key{};
     Value value{};
   };

@@ -1,7 +1,8 @@
 // Evaluations per second on one core, on states that the annealer visits: the published sample (32
 // GPUs, PPO, six vertices), without cuts and with two, and the same job on 32,768 GPUs.
 //   build/release/bin/rpeg_bench_evaluator [passes]
-// Prints one YAML record, by processor time. "warm": the pieces of all states are known; "cold": the first pass.
+// Prints one YAML record, by processor time. "warm": the pieces of all states are known; "cold":
+// the first pass.
 
 #include <algorithm>
 #include <cmath>

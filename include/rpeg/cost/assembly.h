@@ -54,12 +54,15 @@ PlanSkeleton build_skeleton(const Graph& graph,
                             const Structure& structure,
                             const WorkloadConfig& config);
 
-/// Memory of a vertex alone; `use` has no KV cache.
+/// Memory of a vertex alone, bytes of the fullest rank; working memory of the part of the responses
+/// that needs most.
 struct VertexMemory {
-  MemoryUse use;               ///< of the part of the responses with the largest working memory
-  double kv_slot_bytes = 0.0;  ///< generation only, like replica_batch
-  std::int64_t replica_batch = 0;
-  double working_bytes() const { return use.activations + use.logits; }
+  double weights = 0.0;
+  double optimizer = 0.0;
+  double activations = 0.0;
+  double logits = 0.0;
+  double kv_slot = 0.0;  ///< of one sequence; generation only
+  double working() const { return activations + logits; }
 };
 VertexMemory price_memory(const PlanSkeleton& skeleton,
                           std::size_t vertex,
@@ -69,7 +72,7 @@ VertexMemory price_memory(const PlanSkeleton& skeleton,
 
 /// Time and bytes of moving the consumer's weights while the wires are free.
 struct Transfer {
-  TaskTime time;
+  double comm_s = 0.0;
   double bytes = 0.0;
 };
 Transfer price_weights(const Vertex& consumer,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "rpeg/base/error.h"
@@ -30,6 +31,47 @@ TEST(Evaluator, EqualsTheFullEvaluationAfterRandomMoves) {
   dpo.policy.dpo_mode = DpoMode::kOnline;
   dpo.workload.samples_per_prompt = 4;
   compare_scores(dpo, 500, 4);
+}
+
+/// Dependencies, and the order of the period on every atom with its way round.
+std::vector<TaskEdge> arcs_of_order(const TaskGraph& graph, const SteadyState& steady) {
+  std::vector<TaskEdge> arcs = graph.edges;
+  for (std::int32_t atom = 0; atom < graph.atom_count; ++atom) {
+    std::vector<std::int32_t> users;
+    for (const std::int32_t id : steady.order) {
+      const auto& atoms = graph.tasks[static_cast<std::size_t>(id)].atoms;
+      if (std::ranges::find(atoms, atom) != atoms.end()) users.push_back(id);
+    }
+    for (std::size_t i = 0; i < users.size(); ++i) {
+      const std::int32_t next = users[(i + 1) % users.size()];
+      const std::int64_t wraps = i + 1 == users.size() ? 1 : 0;
+      arcs.push_back({users[i],
+                      next,
+                      wraps + steady.shift[static_cast<std::size_t>(users[i])] -
+                          steady.shift[static_cast<std::size_t>(next)]});
+    }
+  }
+  return arcs;
+}
+
+TEST(Evaluator, PeriodsAreTheMaximumCycleRatiosOfTheirOrders) {
+  const WorkloadConfig config = walk_job(Algorithm::kPpo);
+  const HardwareProfile profile = tight_hardware();
+  Evaluator evaluator(config, profile);
+  Rng rng(8);
+  Plan plan;
+  for (int i = 0; i < 10000; ++i) {
+    test::change_plan(&plan, config, rng);
+    const Evaluation full = evaluate_plan(plan, config, profile);
+    const TaskGraph& graph = full.priced.tasks;
+    std::vector<double> duration_s;
+    for (const TimedTask& task : graph.tasks) {
+      duration_s.push_back(std::max(1e-9, task.time.total_s));  // the simulator's least
+    }
+    const double ratio =
+        maximum_cycle_ratio(duration_s, arcs_of_order(graph, full.steady), nullptr);
+    ASSERT_NEAR(evaluator.score(plan).period_s / ratio, 1.0, 1e-9) << "plan " << i;
+  }
 }
 
 TEST(Evaluator, CountsGpusForTheObjectiveCost) {
