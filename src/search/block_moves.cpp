@@ -16,6 +16,12 @@ void find_group(const Plan& plan, std::size_t focus, std::vector<std::size_t>& g
   }
 }
 
+bool is_inside(const Placement& inner, const Placement& outer) {
+  return std::ranges::all_of(kAxes, [&](Range Placement::* axis) {
+    return (outer.*axis).first <= (inner.*axis).first && (inner.*axis).last <= (outer.*axis).last;
+  });
+}
+
 }  // namespace
 
 /// Doubled, halved, or changed by one along one axis, towards either side.
@@ -103,6 +109,30 @@ bool Mover::draw_division(Plan& plan, std::size_t focus, Rng& rng) {
   return true;
 }
 
+/// Cuts the focused vertex's block into equal parts and deals the other vertices that lie inside it
+/// to them in turn; the focused one keeps the whole. So inference vertices come side by side inside
+/// the block of a training vertex, each with one copy of its weights on few GPUs.
+bool Mover::draw_deal(Plan& plan, std::size_t focus, Rng& rng) {
+  Range Placement::* const axis = kAxes[draw_axis(rng)];
+  const Placement block = plan.vertices[focus].placement;
+  const Range whole = block.*axis;
+  if (whole.count() < 2) return false;
+  const int parts = draw_int(2, std::min(4, whole.count()), rng);
+  int turn = draw_int(0, parts - 1, rng);
+  bool moved = false;
+  for (std::size_t v = 0; v < plan.vertices.size(); ++v) {
+    if (v == focus || !is_inside(plan.vertices[v].placement, block)) continue;
+    if (rng.below(4) == 0) continue;
+    Placement part = block;
+    (part.*axis).first = whole.first + whole.count() * turn / parts;
+    (part.*axis).last = whole.first + whole.count() * (turn + 1) / parts - 1;
+    turn = (turn + 1) % parts;
+    if (!put(plan, v, part, rng)) return false;
+    moved = true;
+  }
+  return moved;
+}
+
 /// Moves the border between the focused block and its neighbours along one axis: ranges that begin
 /// or end there follow, so that what was divided without a gap stays so.
 bool Mover::draw_border(Plan& plan, std::size_t focus, Rng& rng) {
@@ -139,6 +169,27 @@ bool Mover::draw_snap(Plan& plan, std::size_t focus, Rng& rng) {
     block.nodes.last = block.nodes.first + count - 1;
   }
   return put(plan, focus, block, rng);
+}
+
+bool Mover::draw_pools(const Plan& plan, Rng& rng, Plan& next) {
+  if (axes_.empty()) return false;
+  next = plan;
+  pools_.assign(1, usable_block(table_.config().hardware));
+  const std::int64_t cuts = 1 + rng.below(3);
+  for (std::int64_t i = 0; i < cuts; ++i) {
+    const std::size_t pool = draw_index(pools_.size(), rng);
+    Range Placement::* const axis = kAxes[draw_axis(rng)];
+    const Range whole = pools_[pool].*axis;
+    if (whole.count() < 2) continue;
+    const int cut = draw_int(whole.first + 1, whole.last, rng);
+    pools_.push_back(pools_[pool]);
+    (pools_[pool].*axis).last = cut - 1;
+    (pools_.back().*axis).first = cut;
+  }
+  for (std::size_t v = 0; v < next.vertices.size(); ++v) {
+    if (!put(next, v, pools_[draw_index(pools_.size(), rng)], rng)) return false;
+  }
+  return true;
 }
 
 /// Doubles or halves all blocks along the nodes or racks: a plan that is good on a part of a large

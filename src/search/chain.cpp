@@ -233,6 +233,15 @@ void Chain::begin() {
     }
     remember(candidate_);
   }
+  bool drawn = false;
+  for (std::int64_t i = 0; i < task_.pools && result_.evaluations < task_.budget; ++i) {
+    if (!mover_.draw_pools(task_.starts.front(), rng_, candidate_.plan)) continue;
+    score(candidate_);
+    remember(candidate_);
+    if (drawn && energy(candidate_.score) >= energy(current_.score)) continue;
+    std::swap(current_, candidate_);
+    drawn = true;
+  }
 }
 
 ChainResult Chain::run() {

@@ -27,8 +27,10 @@ struct ChainTask {
   std::uint64_t seed = 0;
   std::int64_t budget = 0;   ///< evaluations
   std::vector<Plan> starts;  ///< all are scored; the walk begins at the first
-  double bound_s = 0.0;      ///< a period of this much ends the chain: nothing is better
-  std::size_t top = 1;       ///< plans to keep
+  /// Evaluations of random divisions into pools before the walk; it begins at the best of them.
+  std::int64_t pools = 0;
+  double bound_s = 0.0;  ///< a period of this much ends the chain: nothing is better
+  std::size_t top = 1;   ///< plans to keep
   std::optional<Clock::time_point> deadline;
   const std::atomic<bool>* stop = nullptr;
 };

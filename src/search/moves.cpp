@@ -10,6 +10,9 @@ namespace rpeg::search {
 namespace {
 
 constexpr std::int64_t kOnePairIn = 4;
+// Blocks of more GPUs have so many shapes that pricing all sub-plans of a new one, to know the
+// fastest, would take most of a search.
+constexpr int kMostGpusToPrice = 512;
 
 /// The largest power of two below m; 0 below 1. Numbers of micro-batches are powers of two, or the
 /// largest that the batch allows.
@@ -39,6 +42,7 @@ Mover::Mover(SubPlanTable& table)
                    &Mover::draw_align,
                    &Mover::draw_align,
                    &Mover::draw_division,
+                   &Mover::draw_deal,
                    &Mover::draw_group_resize,
                    &Mover::draw_border});
   }
@@ -104,8 +108,9 @@ bool Mover::put(Plan& plan, std::size_t vertex, const Placement& block, Rng& rng
   if (pin.placement && *pin.placement != block) return false;
   const SubPlans& choices = table_.of(k, block);
   if (choices.all.empty()) return false;
-  const SubPlan& choice =
-      wish < 3 ? table_.fastest(k, block) : choices.all[draw_index(choices.all.size(), rng)];
+  const SubPlan& choice = wish < 3 && block.gpu_count() <= kMostGpusToPrice
+                              ? table_.fastest(k, block)
+                              : choices.all[draw_index(choices.all.size(), rng)];
   plan.vertices[vertex] = place(choice, block);
   return true;
 }

@@ -21,6 +21,10 @@ class Mover {
   /// keep their storage, so that a warm call allocates nothing.
   bool draw(const Plan& plan, std::size_t focus, Rng& rng, Plan& next);
 
+  /// Divides the usable block into pools at random and deals all vertices to them, each with the
+  /// fastest or any split: a plan that owes nothing to `plan` but its structure.
+  bool draw_pools(const Plan& plan, Rng& rng, Plan& next);
+
  private:
   using Draw = bool (Mover::*)(Plan&, std::size_t, Rng&);
 
@@ -35,6 +39,7 @@ class Mover {
   bool draw_swap(Plan& plan, std::size_t focus, Rng& rng);
   bool draw_align(Plan& plan, std::size_t focus, Rng& rng);
   bool draw_division(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_deal(Plan& plan, std::size_t focus, Rng& rng);
   bool draw_group_resize(Plan& plan, std::size_t focus, Rng& rng);
   bool draw_border(Plan& plan, std::size_t focus, Rng& rng);
   bool draw_snap(Plan& plan, std::size_t focus, Rng& rng);
@@ -58,6 +63,7 @@ class Mover {
   std::vector<Draw> draws_;
   std::vector<std::size_t> axes_;    ///< those on which the cluster has more than one of a thing
   std::vector<std::uint32_t> cuts_;  ///< each possible cut as a mask
+  std::vector<Placement> pools_;     ///< scratch
   std::vector<std::size_t> group_;   ///< scratch
 };
 

@@ -21,6 +21,11 @@ using search::ChainStatus;
 using search::ChainTask;
 using search::Clock;
 
+// The first chains begin at the baselines, the others each at the best of random divisions into
+// pools, on which a part of their budget goes: chains that all begin alike end alike.
+constexpr std::int64_t kChainsFromBaselines = 2;
+constexpr std::int64_t kPoolsShare = 4;
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -72,6 +77,7 @@ std::vector<ChainTask> make_chains(const Search& search,
     task.seed = derive_seed(search.config.seed, static_cast<std::uint64_t>(i));
     task.budget = budget / chains + (i < budget % chains ? 1 : 0);
     task.starts = starts_of(search, i);
+    if (i >= kChainsFromBaselines && !search.has_start) task.pools = task.budget / kPoolsShare;
     task.bound_s = search.bound.period_s;
     task.top = static_cast<std::size_t>(std::max<std::int64_t>(1, search.options.top));
     if (time_left_s) {
