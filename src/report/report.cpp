@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "report/metrics.h"
@@ -90,7 +91,8 @@ std::string statistics_text(const SearchStatistics& statistics, const std::strin
 
 /// Period against a bound below it.
 std::string gap_text(double period_s, double bound_s) {
-  return fmt::format("{:.1f}%", 100.0 * (period_s / bound_s - 1.0));
+  // Starts are whole nanoseconds: a plan at its bound may lie below it by rounding.
+  return fmt::format("{:.1f}%", std::max(0.0, 100.0 * (period_s / bound_s - 1.0)));
 }
 
 /// How much better any plan could be; `space` is null when only one plan is looked at.

@@ -42,9 +42,11 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const WorkloadConfig
       cells.push_back(fmt::format("{:.4e}", m.tokens_per_s));
       cells.push_back(fmt::format("{:.1f}%", 100.0 * efficiency(row, rows)));
       cells.push_back(fmt::format("{:.0f}", m.active_gpus));
-      cells.push_back(row.bound_s > 0.0
-                          ? fmt::format("{:.1f}%", 100.0 * (m.iteration_time_s / row.bound_s - 1.0))
-                          : "");
+      cells.push_back(
+          row.bound_s > 0.0
+              ? fmt::format("{:.1f}%",
+                            std::max(0.0, 100.0 * (m.iteration_time_s / row.bound_s - 1.0)))
+              : "");
       if (has_price) cells.push_back(fmt::format("{:.4g}", m.cost_per_million_tokens.value_or(0)));
     } else {
       cells.push_back("no plan fits");

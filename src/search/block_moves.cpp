@@ -16,6 +16,12 @@ void find_group(const Plan& plan, std::size_t focus, std::vector<std::size_t>& g
   }
 }
 
+bool is_inside(const Placement& inner, const Placement& outer) {
+  return std::ranges::all_of(kAxes, [&](Range Placement::* axis) {
+    return (outer.*axis).first <= (inner.*axis).first && (inner.*axis).last <= (outer.*axis).last;
+  });
+}
+
 }  // namespace
 
 /// Doubled, halved, or changed by one along one axis, towards either side.
@@ -101,6 +107,30 @@ bool Mover::draw_division(Plan& plan, std::size_t focus, Rng& rng) {
     if (side < 2 && !put(plan, vertex, sides[side], rng)) return false;
   }
   return true;
+}
+
+/// Cuts the focused vertex's block into equal parts and deals the other vertices that lie inside it
+/// to them in turn; the focused one keeps the whole. So inference vertices come side by side inside
+/// the block of a training vertex, each with one copy of its weights on few GPUs.
+bool Mover::draw_deal(Plan& plan, std::size_t focus, Rng& rng) {
+  Range Placement::* const axis = kAxes[draw_axis(rng)];
+  const Placement block = plan.vertices[focus].placement;
+  const Range whole = block.*axis;
+  if (whole.count() < 2) return false;
+  const int parts = draw_int(2, std::min(4, whole.count()), rng);
+  int turn = draw_int(0, parts - 1, rng);
+  bool moved = false;
+  for (std::size_t v = 0; v < plan.vertices.size(); ++v) {
+    if (v == focus || !is_inside(plan.vertices[v].placement, block)) continue;
+    if (rng.below(4) == 0) continue;
+    Placement part = block;
+    (part.*axis).first = whole.first + whole.count() * turn / parts;
+    (part.*axis).last = whole.first + whole.count() * (turn + 1) / parts - 1;
+    turn = (turn + 1) % parts;
+    if (!put(plan, v, part, rng)) return false;
+    moved = true;
+  }
+  return moved;
 }
 
 /// Moves the border between the focused block and its neighbours along one axis: ranges that begin

@@ -42,6 +42,7 @@ Mover::Mover(SubPlanTable& table)
                    &Mover::draw_align,
                    &Mover::draw_align,
                    &Mover::draw_division,
+                   &Mover::draw_deal,
                    &Mover::draw_group_resize,
                    &Mover::draw_border});
   }

@@ -39,6 +39,7 @@ class Mover {
   bool draw_swap(Plan& plan, std::size_t focus, Rng& rng);
   bool draw_align(Plan& plan, std::size_t focus, Rng& rng);
   bool draw_division(Plan& plan, std::size_t focus, Rng& rng);
+  bool draw_deal(Plan& plan, std::size_t focus, Rng& rng);
   bool draw_group_resize(Plan& plan, std::size_t focus, Rng& rng);
   bool draw_border(Plan& plan, std::size_t focus, Rng& rng);
   bool draw_snap(Plan& plan, std::size_t focus, Rng& rng);

@@ -126,6 +126,10 @@ double percent(double part, double whole) { return 100.0 * part / whole; }
 
 std::string effect_text(const Difference& difference, double period_s) {
   const double change = percent(difference.effect_s, period_s);
+  if (std::abs(change) < 0.05) {
+    return fmt::format(
+        "{} would {}", difference.what, difference.fits ? "change nothing" : "not fit into memory");
+  }
   return fmt::format("{} would make it {:.1f} % {}{}",
                      difference.what,
                      std::abs(change),

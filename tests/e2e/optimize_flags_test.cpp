@@ -260,6 +260,31 @@ TEST_F(Flags, LengthsReplaceTheQuantiles) {
   expect_refusal(flags + "lengths.jsonl", "more than workload.generation_length = 128");
 }
 
+TEST_F(Flags, ReadsBackCutAndSharedPlansWithTheirTasks) {
+  replace_in("workload.yaml", "algorithm: ppo", "algorithm: ppo, allow_ac_share: true");
+  search("--opt-plan plan.yaml --base-plan base.yaml");
+  // Cut and share the greedy plan by hand: every vertex on all four GPUs, dp 4.
+  PlanFile file = load_plan_file(directory_ / "base.yaml");
+  file.plan.structure = {1, 1, true, 1};
+  file.plan.vertices.assign(5, {{4, 1, 1}, 1, {{0, 0}, {0, 1}, {0, 1}}});
+  file.schedule.clear();
+  file.predicted = {};
+  write_file_atomic(directory_ / "cut.yaml", plan_file_text(file, nullptr));
+  const Outcome outcome = run("--evaluate cut.yaml --explain greedy");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, HasSubstr("ac_share      True"));
+  EXPECT_THAT(outcome.output, HasSubstr("cuts          [0.5]"));
+  for (const char* task : {"g_pi.1", "g_pi.2", "i_ref.1", "i_ref.2", "t_piV"}) {
+    EXPECT_THAT(outcome.output, ContainsRegex("\n  " + std::string(task) + " +[0-9]"));
+  }
+  EXPECT_THAT(outcome.output, ContainsRegex("-?[0-9.]+% +cuts \\[0.5\\] -> \\[\\]"));
+  EXPECT_THAT(outcome.output, HasSubstr("ac_share true -> false"));
+  // A search that starts there writes tasks that the reader knows.
+  ASSERT_EQ(run("--config workload.yaml --evals 500 --start cut.yaml --opt-plan o.yaml").exit_code,
+            0);
+  load_plan_file(directory_ / "o.yaml");
+}
+
 TEST_F(Flags, HelpNamesThePlans) {
   const Outcome outcome = run("--help");
   EXPECT_EQ(outcome.exit_code, 0);

@@ -33,6 +33,9 @@ double plain_optimum(const test::SmallSpace& small, const std::vector<Structure>
     plan.vertices.resize(kinds.size());
     const std::function<void(std::size_t)> choose = [&](std::size_t v) {
       if (v == kinds.size()) {
+        const Graph graph = build_graph(config.policy, structure);
+        if (!find_violations(plan, graph, config).empty())
+          return;  // more replicas than a chunk has
         const Evaluation evaluation = evaluate_plan(plan, config, small.profile);
         if (evaluation.fits()) best = std::min(best, evaluation.steady.period_s);
         return;

@@ -176,6 +176,35 @@ TEST(SubPlanTable, HoldsExactlyTheValidSubPlans) {
   }
 }
 
+TEST(Mover, KeepsEveryRuleOfCutAndSharedPlans) {
+  WorkloadConfig config = test::small_ppo(1, 2, 4);
+  config.policy.allow_ac_share = true;
+  config.optimizer.staleness_actor = {0, 1};
+  config.workload.gen_quantiles = {{0.5, 8.0}, {0.8, 20.0}, {1.0, 32.0}};  // 8, 5 and 3 of 16
+  const HardwareProfile profile = test::small_hardware();
+  const search::Space space = search::build_space(config, {});
+  Workbench bench(space, profile);
+  Mover mover(bench.table);
+  Rng rng(41);
+  Plan plan = search::greedy(bench.table, bench.evaluator);
+  Plan next;
+  int cut = 0;
+  int shared = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const auto focus =
+        static_cast<std::size_t>(rng.below(static_cast<std::int64_t>(plan.vertices.size())));
+    if (!mover.draw(plan, focus, rng, next)) continue;
+    plan = next;
+    cut += plan.structure.cuts != 0;
+    shared += plan.structure.ac_share;
+    const Graph graph = build_graph(config.policy, plan.structure);
+    ASSERT_TRUE(find_violations(plan, graph, config).empty())
+        << find_violations(plan, graph, config).front().message;
+  }
+  EXPECT_GT(cut, 100);
+  EXPECT_GT(shared, 100);
+}
+
 TEST(PlanKey, DiffersWhereverPlansDiffer) {
   WorkloadConfig config = test::small_ppo(2, 3, 4);
   config.policy.allow_ac_share = true;
