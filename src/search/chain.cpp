@@ -234,7 +234,9 @@ void Chain::begin() {
     remember(candidate_);
   }
   bool drawn = false;
-  for (std::int64_t i = 0; i < task_.pools && result_.evaluations < task_.budget; ++i) {
+  for (std::int64_t i = 0; i < task_.pools && !is_over(); ++i) {
+    status_.evaluations = result_.evaluations;
+    bench_.table.trim();
     if (!mover_.draw_pools(task_.starts.front(), rng_, candidate_.plan)) continue;
     score(candidate_);
     remember(candidate_);
