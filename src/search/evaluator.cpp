@@ -14,7 +14,7 @@
 namespace rpeg::search {
 namespace {
 
-constexpr std::size_t kMostSlots = std::size_t{1} << 15;  // of each memo, of 64 bytes
+constexpr std::size_t kMostSlots = std::size_t{1} << 17;  // of each memo, of 64 bytes
 constexpr std::size_t kMostSkeletons = 256;
 constexpr int kMostGpus = 1 << 20;  // so that three counts fit into one word of a key
 
