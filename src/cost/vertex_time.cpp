@@ -74,14 +74,18 @@ StepTime optimizer_step_time(const Vertex& vertex,
         zero == 0 ? seconds(all_reduce_cost(groups, profile, gradient_bytes), gradient_bytes)
                   : seconds(all_gather_cost(groups, profile, gradient_bytes), gradient_bytes);
     const double buckets = std::max(1.0, profile.grad_buckets);
-    // All buckets but the last can hide behind the backward of the last micro-batch; there compute
-    // and communication slow each other.
+    // All buckets but the last can hide behind the backward of a micro-batch; there compute and
+    // communication slow each other.
     const double left_s = profile.overlap_slowdown * reduce_s - last_backward_s;
-    step.comm_s += reduce_s / buckets + (1.0 - 1.0 / buckets) * std::max(0.0, left_s);
+    const double exposed_s = reduce_s / buckets + (1.0 - 1.0 / buckets) * std::max(0.0, left_s);
+    // A rank that keeps only its share of the gradients has no place to add up micro-batches: each
+    // is reduced behind its own backward.
+    const auto micro_batches = static_cast<double>(plan.micro_batches);
+    step.comm_s += (zero >= 2 ? micro_batches : 1.0) * exposed_s;
     if (zero >= 1) {
       const double gather_s = seconds(all_gather_cost(groups, profile, weight_bytes), weight_bytes);
       // Stage 3 gathers the weights before each forward and backward instead of after the step.
-      const double gathers = zero >= 3 ? 2.0 * static_cast<double>(plan.micro_batches) : 1.0;
+      const double gathers = zero >= 3 ? 2.0 * micro_batches : 1.0;
       step.comm_s += gathers * gather_s;
     }
   }

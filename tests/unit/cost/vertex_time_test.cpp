@@ -121,6 +121,25 @@ TEST(PriceVertex, ReducesGradientsOncePerMiniBatchNotPerMicroBatch) {
       1e-9);
 }
 
+TEST(PriceVertex, ReducesShardedGradientsForEveryMicroBatch) {
+  WorkloadConfig config = tiny_config();
+  // Without room for whole gradients (ZeRO-2) every micro-batch pays the reduce-scatter; the
+  // weights are gathered once a step, or (ZeRO-3) before each forward and backward.
+  const double pass = 1 + 0.5 * 3296 * 0.1;
+  const double norm = 1 + 0.4;
+  for (const std::int64_t m : {1, 2}) {
+    const auto comm_s = [&](std::int64_t zero_stage) {
+      config.optimizer.zero_stage = zero_stage;
+      return price_vertex(actor_training(), plan_on(1, 2, {2, 1, 1}, m), config, tiny_profile())
+          .comm_s;
+    };
+    const auto calls = static_cast<double>(m);
+    EXPECT_NEAR(comm_s(1), 2 * pass + norm, 1e-9);
+    EXPECT_NEAR(comm_s(2), (calls + 1) * pass + norm, 1e-9);
+    EXPECT_NEAR(comm_s(3), 3 * calls * pass + norm, 1e-9);
+  }
+}
+
 TEST(PriceVertex, CountsAllReducesOfTensorParallelism) {
   WorkloadConfig config = tiny_config();
   config.models.fill(model_of(3, 8, 16, 10, 2, 2));
