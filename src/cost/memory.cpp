@@ -115,6 +115,20 @@ double training_activation_bytes(const ModelSpec& model,
   throw Error(ErrorKind::kInternal, "cost: unknown recompute mode");
 }
 
+/// ZeRO-3 keeps a share of the weights, and beside it what it has gathered for the work at hand: a
+/// layer or an output head, whichever is larger.
+double gathered_weight_bytes(const Vertex& vertex,
+                             const VertexPlan& plan,
+                             const WorkloadConfig& config) {
+  if (config.optimizer.zero_stage < 3 || !is_training(vertex.op)) return 0.0;
+  const ModelSpec& model = config.model(vertex.model);
+  const Parallelism& p = plan.parallelism;
+  const double layer =
+      layer_matrix_elements(model, p.tp) + 2.0 * static_cast<double>(model.hidden_dim);
+  const double largest = std::max(layer, head_elements(model, head_of(vertex), p.tp));
+  return largest * element_bytes(config.optimizer.dtype).weight * (1.0 - 1.0 / p.dp);
+}
+
 /// Of one sequence at its longest, on one stage.
 double kv_sequence_bytes(const VertexPlan& plan, const WorkloadConfig& config, int stage) {
   constexpr std::int64_t kPage = 16;  // tokens
@@ -149,6 +163,7 @@ MemoryUse stage_dynamic_memory(const Vertex& vertex,
   use.activations =
       trains ? training_activation_bytes(model, bytes, plan, config.optimizer, call.tokens, stage)
              : layer_activation_bytes(model, bytes, {tp, splits}, call.tokens, true);
+  use.activations += gathered_weight_bytes(vertex, plan, config);
   if (vertex.op == Op::kGenerate) {
     use.kv_cache = static_cast<double>(std::min(work.slots, replica_batch(plan, config))) *
                    kv_sequence_bytes(plan, config, stage);

@@ -2,6 +2,10 @@
 // log-probabilities (policy and reference) and training, each priced alone on the published split.
 //   rpeg_published_grpo --data FOLDER --hw configs/hw/h100-dgx.yaml
 // FOLDER holds rl_frameworks.csv. What the rows do not state is assumed here, in one place.
+// Not predicted is what the framework does and RPEG does not: for the reference's log-probabilities
+// it swaps the weights with host memory (three copies of a rank's weights), its generation engine
+// takes host time in every step (host_step of hw.yaml, 0 in a fitted profile), and micro-batches
+// are padded to their full size on a pipeline.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -24,7 +28,6 @@ using Row = std::map<std::string, std::string>;
 // public evaluation data, mean 391.5 tokens) are scaled to the published mean.
 constexpr int kGpusPerNode = 8;
 constexpr std::int64_t kPromptTokens = 150;
-constexpr double kPackedTokens = 4096.0;    // of a micro-batch with sequence packing
 constexpr double kEngineMemoryShare = 0.6;  // of the GPU, for weights and KV cache of the engine
 const std::vector<LengthQuantile> kMathLengths = {{0.01, 153},
                                                   {0.05, 198},
@@ -37,6 +40,15 @@ const std::vector<LengthQuantile> kMathLengths = {{0.01, 153},
                                                   {0.99, 1570},
                                                   {1.0, 2110}};
 constexpr double kMathMean = 391.5;
+
+/// What a row's configuration file in the framework's repository sets (examples/configs,
+/// grpo_math_{8B,8B_megatron,70B_megatron}.yaml): packed micro-batches of so many sequences of the
+/// longest length, no activation checkpointing. Megatron runs without sequence parallelism.
+struct Setup {
+  bool is_megatron = false;
+  double train_tokens = 0.0;    ///< of a micro-batch
+  double logprob_tokens = 0.0;  ///< of a micro-batch
+};
 
 std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells(1);
@@ -96,6 +108,12 @@ std::optional<ModelSpec> model_of(const std::string& name) {
   return model;
 }
 
+Setup setup_of(const Row& row) {
+  const bool is_megatron = row.at("train_backend").starts_with("Megatron");
+  const double longest = std::stod(row.at("max_total_len"));
+  return {is_megatron, longest, (is_megatron ? 4.0 : 2.0) * longest};
+}
+
 WorkloadConfig make_config(const Row& row, const ModelSpec& model) {
   WorkloadConfig config;
   const int gpus = std::stoi(row.at("n_gpus"));
@@ -128,22 +146,24 @@ WorkloadConfig make_config(const Row& row, const ModelSpec& model) {
     if (expected_length(config.workload) >= 0.99 * mean || scale > 100.0) break;
   }
   config.policy.minibatches = sequences / std::stoll(row.at("train_global_batch"));
-  config.optimizer.sequence_parallel = true;
-  config.optimizer.recompute = Recompute::kSelective;
+  config.optimizer.sequence_parallel = !setup_of(row).is_megatron;
+  config.optimizer.recompute = Recompute::kNone;
   config.optimizer.zero_stage = row.at("train_parallel").starts_with("FSDP") ? 3 : 1;
   return config;
 }
 
-VertexPlan plan_of(const WorkloadConfig& config, int tp, int pp, double sequences_per_step) {
+/// `sequences` go through the model at once, in micro-batches of `packed_tokens`.
+VertexPlan plan_of(
+    const WorkloadConfig& config, int tp, int pp, double sequences, double packed_tokens) {
   const int gpus = config.hardware.gpu_count();
   VertexPlan plan;
   plan.parallelism = {gpus / tp / pp, pp, tp};
   plan.placement = {{0, 0}, {0, config.hardware.nodes_per_rack - 1}, {0, kGpusPerNode - 1}};
   const double tokens =
-      (expected_length(config.workload) + kPromptTokens) * sequences_per_step / plan.parallelism.dp;
-  const double most = std::floor(sequences_per_step / plan.parallelism.dp);
+      (expected_length(config.workload) + kPromptTokens) * sequences / plan.parallelism.dp;
+  const double most = std::floor(sequences / plan.parallelism.dp);
   plan.micro_batches =
-      static_cast<std::int64_t>(std::clamp(std::ceil(tokens / kPackedTokens), 1.0, most));
+      static_cast<std::int64_t>(std::clamp(std::ceil(tokens / packed_tokens), 1.0, most));
   return plan;
 }
 
@@ -159,6 +179,18 @@ std::int64_t engine_slots(const VertexPlan& plan,
   const double slot = kv_slot_bytes(plan, config) * mean / longest;
   const double slots = (kEngineMemoryShare * profile.memory_per_gpu - weights) / slot;
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(slots), 1, replica_batch(plan, config));
+}
+
+/// One all-gather of the weights over the replicas: what ZeRO-3 adds to ZeRO-2 in one micro-batch,
+/// which gathers twice in place of once.
+double gather_s(VertexPlan plan, WorkloadConfig config, const HardwareProfile& profile) {
+  plan.micro_batches = 1;
+  config.policy.minibatches = 1;
+  const auto comm_s = [&](std::int64_t zero_stage) {
+    config.optimizer.zero_stage = zero_stage;
+    return price_vertex({"t_pi", Op::kTrain, ModelRole::kActor}, plan, config, profile).comm_s;
+  };
+  return comm_s(3) - comm_s(2);
 }
 
 std::string cell(double published, double predicted) {
@@ -183,11 +215,15 @@ void run(const std::string& data, const std::string& hw) {
     const int pp = degree(split, "PP");
     const auto sequences = static_cast<double>(config.workload.sequences());
     const std::string& engine = row.at("gen_parallel").empty() ? split : row.at("gen_parallel");
-    VertexPlan generate = plan_of(config, degree(engine, "TP"), 1, sequences);
+    const Setup setup = setup_of(row);
+    VertexPlan generate = plan_of(config, degree(engine, "TP"), 1, sequences, setup.logprob_tokens);
     generate.micro_batches = 1;
-    const VertexPlan infer = plan_of(config, tp, pp, sequences);
-    const VertexPlan train =
-        plan_of(config, tp, pp, sequences / static_cast<double>(config.policy.minibatches));
+    const VertexPlan infer = plan_of(config, tp, pp, sequences, setup.logprob_tokens);
+    const VertexPlan train = plan_of(config,
+                                     tp,
+                                     pp,
+                                     sequences / static_cast<double>(config.policy.minibatches),
+                                     setup.train_tokens);
     const double generation_s = price_part({"g_pi", Op::kGenerate, ModelRole::kActor},
                                            generate,
                                            whole_response(config.workload),
@@ -199,6 +235,10 @@ void run(const std::string& data, const std::string& hw) {
     for (const Vertex& vertex : {Vertex{"i_pi", Op::kInferActor, ModelRole::kActor},
                                  Vertex{"i_ref", Op::kInferReference, ModelRole::kReference}}) {
       logprob_s += price_vertex(vertex, infer, config, profile).total_s;
+    }
+    if (config.optimizer.zero_stage == 3) {  // log-probabilities run on the sharded weights
+      logprob_s +=
+          2.0 * static_cast<double>(infer.micro_batches) * gather_s(infer, config, profile);
     }
     const double training_s =
         price_vertex({"t_pi", Op::kTrain, ModelRole::kActor}, train, config, profile).total_s;

@@ -29,6 +29,22 @@ TEST(VertexMemory, CountsStaticBytesPerParameter) {
   EXPECT_DOUBLE_EQ(static_bytes(plan_on(1, 1, {1, 1, 1})), 16 * elements);
 }
 
+TEST(VertexMemory, HoldsTheWeightsThatZero3HasGathered) {
+  WorkloadConfig config = example_config();
+  const auto activations = [&](std::int64_t zero_stage, int dp) {
+    config.optimizer.zero_stage = zero_stage;
+    return vertex_memory(actor_training(), plan_on(1, dp, {dp, 1, 1}), config, example_profile())
+        .activations;
+  };
+  // The three quarters of a layer's weights (bf16) that the other replicas hold.
+  const double layer = 4.0 * 4096 * 4096 + 3.0 * 4096 * 11008 + 2.0 * 4096;
+  EXPECT_DOUBLE_EQ(activations(3, 4) - activations(2, 4), 0.75 * 2 * layer);
+  EXPECT_DOUBLE_EQ(activations(3, 1), activations(2, 1));
+  // The head of a large vocabulary outweighs a layer: 128,256 · 4096.
+  config.models[static_cast<std::size_t>(ModelRole::kActor)] = llama_3_8b();
+  EXPECT_DOUBLE_EQ(activations(3, 4) - activations(2, 4), 0.75 * 2 * 128256.0 * 4096);
+}
+
 TEST(VertexMemory, KeepsTheActivationsOfMicroBatchesInFlight) {
   WorkloadConfig config = example_config();
   config.workload.context_length = 1536;  // with the response 2048 tokens

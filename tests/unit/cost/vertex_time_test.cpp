@@ -302,6 +302,30 @@ TEST(Generation, PaysForTheExpectedLongestOfTheWholeBatch) {
   EXPECT_NEAR(after - before, expected_max_length(config.workload, 64) - 1.0, 1e-9);
 }
 
+TEST(Generation, HasAFloorThatMoreReplicasDoNotLower) {
+  WorkloadConfig config = example_config();
+  HardwareProfile profile = example_profile();
+  profile.non_gemm_constant = 1.2e-4;
+  profile.collective[0].alpha_s = 7.8e-5;
+  const double layer_bytes = 2.0 * (4.0 * 4096 * 4096 + 3.0 * 4096 * 11008) / 4;
+  const double head_bytes = 2.0 * 32256 * 4096 / 4;  // rows rounded up to 128 · tp
+  const double read = profile.decode_bw_eff * profile.memory_bandwidth;
+  const double step = 32 * (layer_bytes / read + 1.2e-4 + 2 * 7.8e-5) + head_bytes / read;
+  const double floor_s = (expected_max_length(config.workload, 64) - 1.0) * step;
+  double before = 0.0;
+  for (const int nodes : {1, 8, 16}) {
+    VertexPlan plan = plan_on(std::min(nodes, 8), 4, {nodes, 1, 4});
+    plan.placement.racks = {0, nodes > 8 ? 1 : 0};
+    const double seconds = price_vertex(generation(), plan, config, profile).total_s;
+    EXPECT_GT(seconds, floor_s);
+    if (nodes > 1) {
+      EXPECT_LT(seconds, before);
+      EXPECT_LT(seconds, 1.1 * floor_s);
+    }
+    before = seconds;
+  }
+}
+
 TEST(Generation, ReadsReplicatedKvHeadsOnEveryRank) {
   // 70B at tp 16: one KV head on each of 16 ranks although there are 8.
   WorkloadConfig config = example_config();
