@@ -228,6 +228,38 @@ void predict(const std::vector<PublishedRow>& rows, const HardwareProfile& profi
              correlation(ranks_of(published), ranks_of(predicted)));
 }
 
+/// Rows of one set-up differ in the tokens generated and have the same tokens in all: from the
+/// shortest and the longest follow the seconds of a token and those of everything else.
+void split_by_tokens(const std::vector<PublishedRow>& rows, const HardwareProfile& profile) {
+  std::map<std::string, std::vector<const PublishedRow*>> setups;
+  for (const PublishedRow& row : rows) {
+    setups[fmt::format("{:6} {:4} {:>4} {:>4}", row.scaling, row.gpus, row.actor, row.critic)]
+        .push_back(&row);
+  }
+  fmt::print("\n{:34} {:>19} {:>26}\n", "published / predicted", "ms a token", "all else, s");
+  for (auto& [name, of_setup] : setups) {
+    std::ranges::sort(of_setup, {}, &PublishedRow::generated);
+    const PublishedRow& few = *of_setup.front();
+    const PublishedRow& many = *of_setup.back();
+    if (few.generated == many.generated) continue;
+    const auto tokens = static_cast<double>(many.generated - few.generated);
+    const auto line = [&](double few_s, double many_s) {
+      const double token_s = (many_s - few_s) / tokens;
+      return std::pair(token_s, few_s - static_cast<double>(few.generated) * token_s);
+    };
+    const auto published = line(few.heuristic_s, many.heuristic_s);
+    const auto predicted =
+        line(iteration_s(make_config(few), profile), iteration_s(make_config(many), profile));
+    fmt::print("{:34} {:9.1f} {:9.1f} {:9.1f} {:9.1f} {:5.2f}x\n",
+               name,
+               1e3 * published.first,
+               1e3 * predicted.first,
+               published.second,
+               predicted.second,
+               published.second / predicted.second);
+  }
+}
+
 void search(const std::vector<PublishedRow>& rows,
             const HardwareProfile& profile,
             std::int64_t evaluations) {
@@ -272,6 +304,7 @@ void run(const std::string& data, const std::string& hw, std::int64_t evaluation
   profile.host_step_per_layer_s = 0.0;
   fmt::print("without host time:\n");
   predict(rows, profile);
+  split_by_tokens(rows, profile);
   profile.host_step_per_layer_s = fit_host_s(rows, profile);
   fmt::print("\nhost_step_per_layer fitted on the three 8-GPU rows: {:.1f} us\n",
              1e6 * profile.host_step_per_layer_s);
