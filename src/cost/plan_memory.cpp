@@ -12,6 +12,15 @@
 namespace rpeg {
 namespace {
 
+/// Whether a consumer of these weights takes them while training goes on: what is sent must stay
+/// as it is when the next update comes, so the trainer keeps a copy of it.
+bool keeps_sent_weights(const PlanSkeleton& skeleton, const Plan& plan, std::size_t vertex) {
+  return std::ranges::any_of(skeleton.weights, [&](const PlanSkeleton::WeightsEdge& edge) {
+    return edge.from == vertex && edge.delta > 1 &&
+           !same_layout(plan.vertices[edge.from], plan.vertices[edge.to]);
+  });
+}
+
 /// The copies of weights: vertices of one model, layout and staleness share one. A consumer that
 /// lags by τ updates holds the version it reads and the τ that follow. An exclusive transfer needs
 /// no buffer of its own: it writes into the receiver's copy, which nobody reads meanwhile.
@@ -37,6 +46,7 @@ void find_copies(const PlanSkeleton& skeleton, const Plan& plan, Assembly* out) 
     out->static_bytes[out->atoms.block_of[v]] += use.optimizer;
   }
   for (std::size_t v = 0; v < plan.vertices.size(); ++v) {
+    if (keeps_sent_weights(skeleton, plan, v)) out->copy_bytes[v] += out->memory[v]->weights;
     out->static_bytes[out->atoms.block_of[v]] += out->copy_bytes[v];
   }
 }
@@ -127,6 +137,7 @@ Placement find_box(const Plan& plan, const Assembly& assembly, std::size_t atom)
 }
 
 std::string describe_overflow(const PlanSkeleton& skeleton,
+                              const Plan& plan,
                               const Assembly& assembly,
                               const Placement& box,
                               std::size_t atom,
@@ -153,6 +164,9 @@ std::string describe_overflow(const PlanSkeleton& skeleton,
     text += fmt::format(
         " {} weights {}", skeleton.graph.vertices[v].name, format_bytes(mine.weights * versions));
     if (versions > 1.0) text += fmt::format(" in {} versions", versions);
+    if (keeps_sent_weights(skeleton, plan, v)) {
+      text += fmt::format(" and {} being sent", format_bytes(mine.weights));
+    }
     if (copy != v) text += " (shared with " + skeleton.graph.vertices[copy].name + ")";
     if (mine.optimizer > 0.0) {
       text += fmt::format(", gradients and optimizer {}", format_bytes(mine.optimizer));
@@ -249,8 +263,14 @@ void describe_memory(const PlanSkeleton& skeleton,
     }
     if (use.total <= worst) continue;
     worst = use.total;
-    priced->overflow_text = describe_overflow(
-        skeleton, assembly, find_box(plan, assembly, a), a, busiest, use, profile.memory_per_gpu);
+    priced->overflow_text = describe_overflow(skeleton,
+                                              plan,
+                                              assembly,
+                                              find_box(plan, assembly, a),
+                                              a,
+                                              busiest,
+                                              use,
+                                              profile.memory_per_gpu);
   }
 }
 

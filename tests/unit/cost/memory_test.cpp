@@ -160,6 +160,22 @@ TEST(PlanMemory, CountsASharedCopyOnce) {
                    3 * weights);
 }
 
+TEST(PlanMemory, KeepsWhatATrainerSendsWhileItTrains) {
+  const WorkloadConfig config = two_vertices();
+  const HardwareProfile profile = example_profile();
+  const auto weights = 2.0 * static_cast<double>(parameter_count(llama_2_7b(), false));
+  const VertexPlan a = plan_on(1, 4, {4, 1, 1}, 16);
+  VertexPlan elsewhere = a;
+  elsewhere.placement.nodes = {3, 3};
+  const auto trainer_weights = [&](std::int64_t tau) {
+    return price(config, {{.tau_actor = tau}, {a, elsewhere}}, profile).memory[1].weights;
+  };
+  // At τ = 0 nobody trains during the transfer; later a next update may come before it ends.
+  EXPECT_DOUBLE_EQ(trainer_weights(0), weights);
+  EXPECT_DOUBLE_EQ(trainer_weights(1), 2 * weights);
+  EXPECT_DOUBLE_EQ(trainer_weights(2), 2 * weights);
+}
+
 TEST(PlanMemory, NeverSharesTheReferenceWithTheActor) {
   WorkloadConfig config = two_vertices();
   config.policy.kl_reference = true;
