@@ -89,12 +89,6 @@ std::string statistics_text(const SearchStatistics& statistics, const std::strin
   return text;
 }
 
-/// Period against a bound below it.
-std::string gap_text(double period_s, double bound_s) {
-  // Starts are whole nanoseconds: a plan at its bound may lie below it by rounding.
-  return fmt::format("{:.1f}%", std::max(0.0, 100.0 * (period_s / bound_s - 1.0)));
-}
-
 /// How much better any plan could be; `space` is null when only one plan is looked at.
 std::string bounds_text(const Evaluation& evaluation, const SpaceBound* space) {
   const double period_s = evaluation.steady.period_s;
@@ -103,18 +97,18 @@ std::string bounds_text(const Evaluation& evaluation, const SpaceBound* space) {
   text += entry("this plan",
                 fmt::format("{} s, gap {}: its work on the busiest GPUs, its longest cycle",
                             report::seconds_text(own_s),
-                            gap_text(period_s, own_s)));
+                            report::gap_text(period_s, own_s)));
   if (space != nullptr && space->period_s > 0.0) {
     text += entry("any plan",
                   fmt::format("{} s, gap {}: {}",
                               report::seconds_text(space->period_s),
-                              gap_text(period_s, space->period_s),
+                              report::gap_text(period_s, space->period_s),
                               space->reason));
   }
   return text;
 }
 
-/// The best distinct plans, and in what they differ from the best.
+/// The best distinct plans, and in what they differ from the best, a decision a line.
 std::string top_text(const SearchResult& result, const WorkloadConfig& config) {
   if (result.top.size() < 2) return "";
   Table table{{"rank", "iteration (s)", "vs best", "GPUs", "instead of the best plan's"},
@@ -129,7 +123,10 @@ std::string top_text(const SearchResult& result, const WorkloadConfig& config) {
                           report::seconds_text(period_s),
                           fmt::format("{:+.2f}%", 100.0 * (period_s / best_s - 1.0)),
                           fmt::format("{:.0f}", evaluation.metrics.active_gpus),
-                          fmt::format("{}", fmt::join(differences, "; "))});
+                          differences.empty() ? "" : differences.front()});
+    for (std::size_t d = 1; d < differences.size(); ++d) {
+      table.rows.push_back({"", "", "", "", differences[d]});
+    }
   }
   return heading(fmt::format("The best {} plans", result.top.size())) +
          report::format_table(table, "  ");
