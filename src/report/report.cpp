@@ -90,7 +90,9 @@ std::string statistics_text(const SearchStatistics& statistics, const std::strin
 }
 
 /// How much better any plan could be; `space` is null when only one plan is looked at.
-std::string bounds_text(const Evaluation& evaluation, const SpaceBound* space) {
+std::string bounds_text(const Evaluation& evaluation,
+                        const SpaceBound* space,
+                        const WorkloadConfig& config) {
   const double period_s = evaluation.steady.period_s;
   const double own_s = plan_bound_s(evaluation.priced.tasks);
   std::string text = heading("Bounds (no iteration time can be below; gap: how far this plan is)");
@@ -98,13 +100,15 @@ std::string bounds_text(const Evaluation& evaluation, const SpaceBound* space) {
                 fmt::format("{} s, gap {}: its work on the busiest GPUs, its longest cycle",
                             report::seconds_text(own_s),
                             report::gap_text(period_s, own_s)));
-  if (space != nullptr && space->period_s > 0.0) {
-    text += entry("any plan",
-                  fmt::format("{} s, gap {}: {}",
-                              report::seconds_text(space->period_s),
-                              report::gap_text(period_s, space->period_s),
-                              space->reason));
-  }
+  if (space == nullptr || space->period_s <= 0.0) return text;
+  text += entry("any plan",
+                fmt::format("{} s, gap {}: {}{}",
+                            report::seconds_text(space->period_s),
+                            report::gap_text(period_s, space->period_s),
+                            space->reason,
+                            config.optimizer.objective == Objective::kCost
+                                ? "; a bound of time, while the search looked for the least cost"
+                                : ""));
   return text;
 }
 
@@ -145,7 +149,7 @@ std::string search_report(const SearchResult& result,
   text += report::metrics_text(result, config);
   text += report::memory_note("Greedy", result.greedy);
   text += report::memory_note("Conc. Heuristic", result.concurrent);
-  text += bounds_text(result.best, &result.bound);
+  text += bounds_text(result.best, &result.bound, config);
   text += report::breakdown_text(result.best);
   text += report::critical_text(result.best);
   text += top_text(result, config);
@@ -162,7 +166,7 @@ std::string plan_report(const Evaluation& evaluation,
   text += report::vertices_text(evaluation.plan, evaluation.plan, config);
   text += report::metrics_text(evaluation, config);
   text += report::memory_note("The plan", evaluation);
-  text += bounds_text(evaluation, nullptr);
+  text += bounds_text(evaluation, nullptr, config);
   text += report::breakdown_text(evaluation);
   text += report::critical_text(evaluation);
   return text;

@@ -139,7 +139,9 @@ std::string counted(std::size_t count, const std::string& one, const std::string
 }
 
 /// "Taken over one at a time, …": the decisions that matter, and how many do not.
-std::string differences_text(const std::vector<Difference>& differences, double period_s) {
+std::string differences_text(const std::vector<Difference>& differences,
+                             double period_s,
+                             const std::string& style) {
   constexpr double kSmall = 0.5;  // percent
   constexpr std::size_t kMost = 4;
   std::vector<std::string> told;
@@ -162,7 +164,9 @@ std::string differences_text(const std::vector<Difference>& differences, double 
     text += fmt::format(" Taken over from that style one at a time: {}.", fmt::join(told, "; "));
   }
   if (more > 0) {
-    text += fmt::format(" {} not listed.", counted(more, "difference is", "differences are"));
+    text += fmt::format(" {} not told here; --explain {} lists all.",
+                        counted(more, "difference is", "differences are"),
+                        style);
   }
   if (small > 0) {
     text += fmt::format(
@@ -184,9 +188,10 @@ std::string resemblance(const Evaluation& evaluation,
   if (!style) return "No published plan style can be laid out on this cluster.";
   const double own_s = evaluation.steady.period_s;
   const double style_s = style->evaluation.steady.period_s;
+  const bool is_close = 2 * style->equal_relations >= style->relations;
   std::string text = fmt::format(
-      "The closest published style: {}. In {} of {} pairs of vertices both share, overlap or "
-      "avoid each other's GPUs as in that style.",
+      "{}: {}. {} of {} pairs of vertices share, overlap or avoid each other's GPUs as there.",
+      is_close ? "The closest published style" : "No published style is close; the closest",
       description(style->name),
       style->equal_relations,
       style->relations);
@@ -201,7 +206,7 @@ std::string resemblance(const Evaluation& evaluation,
                         format_seconds(own_s),
                         percent(own_s - style_s, style_s));
   }
-  return text + differences_text(differences, own_s);
+  return text + differences_text(differences, own_s, style->name);
 }
 
 }  // namespace rpeg

@@ -121,6 +121,10 @@ TEST(SearchReport, PrintsBothBoundsWithTheirGaps) {
   EXPECT_THAT(text, ContainsRegex("this plan +[0-9.e-]+ s, gap [0-9.]+%"));
   EXPECT_THAT(text,
               ContainsRegex("any plan +[0-9.e-]+ s, gap 25.0%: GPU time of all vertices over 8"));
+  EXPECT_THAT(text, Not(HasSubstr("least cost")));
+  WorkloadConfig cheap = config;
+  cheap.optimizer.objective = Objective::kCost;
+  EXPECT_THAT(search_report(result, cheap, ""), HasSubstr("least cost"));
 }
 
 /// A text without its line breaks.
