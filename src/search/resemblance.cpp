@@ -122,6 +122,8 @@ std::optional<Style> closest_style(const Plan& plan,
   return closest;
 }
 
+constexpr double kNoticeable = 0.005;  // share of the period below which plans count as equal
+
 double percent(double part, double whole) { return 100.0 * part / whole; }
 
 /// A plan that does not fit has no time worth telling: its cache holds next to nothing.
@@ -142,7 +144,7 @@ std::string counted(std::size_t count, const std::string& one, const std::string
 std::string differences_text(const std::vector<Difference>& differences,
                              double period_s,
                              const std::string& style) {
-  constexpr double kSmall = 0.5;  // percent
+  constexpr double kSmall = 100.0 * kNoticeable;  // percent
   constexpr std::size_t kMost = 4;
   std::vector<std::string> told;
   std::size_t more = 0;
@@ -205,6 +207,9 @@ std::string resemblance(const Evaluation& evaluation,
                         format_seconds(style_s),
                         format_seconds(own_s),
                         percent(own_s - style_s, style_s));
+    if (style_s < own_s * (1.0 - kNoticeable)) {
+      text += fmt::format(" It is the better one: --start {} begins a search there.", style->name);
+    }
   }
   return text + differences_text(differences, own_s, style->name);
 }
