@@ -181,6 +181,16 @@ std::string differences_text(const std::vector<Difference>& differences,
   return text;
 }
 
+/// Whether a search may take the staleness of a structure.
+bool is_candidate(const Structure& structure, const OptimizerSpec& optimizer) {
+  const auto has = [](const std::vector<std::int64_t>& candidates, std::int64_t tau) {
+    return std::ranges::find(candidates, tau) != candidates.end();
+  };
+  // Without a critic tau_critic is 0, whatever the candidates.
+  return has(optimizer.staleness_actor, structure.tau_actor) &&
+         (structure.tau_critic == 0 || has(optimizer.staleness_critic, structure.tau_critic));
+}
+
 }  // namespace
 
 std::string resemblance(const Evaluation& evaluation,
@@ -208,7 +218,10 @@ std::string resemblance(const Evaluation& evaluation,
                         format_seconds(own_s),
                         percent(own_s - style_s, style_s));
     if (style_s < own_s * (1.0 - kNoticeable)) {
-      text += fmt::format(" It is the better one: --start {} begins a search there.", style->name);
+      text +=
+          is_candidate(style->evaluation.plan.structure, config.optimizer)
+              ? fmt::format(" It is the better one: --start {} begins a search there.", style->name)
+              : " Its staleness is not among optimizer.staleness_candidates.";
     }
   }
   return text + differences_text(differences, own_s, style->name);
