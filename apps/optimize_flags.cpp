@@ -43,7 +43,7 @@ std::vector<CLI::Option*> add_search_flags(CLI::App& app, OptimizeFlags& flags) 
 /// What one search takes and leaves behind.
 std::vector<CLI::Option*> add_result_flags(CLI::App& app, OptimizeFlags& flags) {
   auto* start = app.add_option("--start", flags.start, "Begin at this plan file or named plan");
-  auto* top = app.add_option("--top", flags.top, "Report the K best distinct plans");
+  auto* top = app.add_option("--top", flags.top, "Report and save the K best distinct plans");
   top->check(above_zero);
   auto* base = app.add_option("--base-plan", flags.base_plan, "Where to save the greedy plan");
   auto* best = app.add_option("--opt-plan", flags.opt_plan, "Where to save the optimized plan");

@@ -143,10 +143,16 @@ SearchOptions search_options(const OptimizeFlags& flags,
   options.threads = flags.threads;
   if (!flags.start.empty()) options.start = load_plan(flags.start, config, profile).plan;
   for (const std::string& text : flags.pins) {
-    if (text.find('=') != std::string::npos || !options.start) {
+    if (text.find('=') != std::string::npos) {
       options.pins.push_back(parse_pin(text));
-    } else {
+    } else if (options.start) {
       options.pins.push_back(pin_as_in(*options.start, text, config));
+    } else {
+      throw Error(
+          ErrorKind::kUsage,
+          fmt::format("--pin {0}: a vertex alone keeps what a plan decides for it: give the "
+                      "plan with --start, or a decision, as in {0}=4,1,2 (dp,pp,tp)",
+                      text));
     }
   }
   return options;

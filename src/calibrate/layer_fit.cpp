@@ -6,6 +6,7 @@
 
 #include "calibrate/minimise.h"
 #include "rpeg/base/error.h"
+#include "rpeg/profile/by_tp.h"
 
 namespace rpeg {
 namespace {
@@ -63,16 +64,10 @@ double gemm_s(const GemmRate& rate,
   return std::max(floor_s, affine_s);
 }
 
-/// Of the size itself or the next smaller one in the table, else `plain`.
-double at_tp(const std::map<int, double>& table, int tp, double plain) {
-  const auto above = table.upper_bound(tp);
-  return above == table.begin() ? plain : std::prev(above)->second;
-}
-
 GemmRate rate_of(const HardwareProfile& profile, int tp) {
-  return {.bandwidth_eff = at_tp(profile.decode_bw_eff_tp, tp, profile.decode_bw_eff),
-          .half_rows = at_tp(profile.gemm_m_half_tp, tp, profile.gemm_m_half),
-          .flop_per_s = at_tp(profile.flops_eff_tp, tp, 1.0) * profile.flops_per_gpu};
+  return {.bandwidth_eff = value_at_tp(profile.decode_bw_eff_tp, tp, profile.decode_bw_eff),
+          .half_rows = value_at_tp(profile.gemm_m_half_tp, tp, profile.gemm_m_half),
+          .flop_per_s = value_at_tp(profile.flops_eff_tp, tp, 1.0) * profile.flops_per_gpu};
 }
 
 /// The rate of one tensor-parallel size at given call times, and its mean error.

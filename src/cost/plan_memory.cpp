@@ -173,12 +173,12 @@ std::string describe_overflow(const PlanSkeleton& skeleton,
     }
     text += ";";
   }
-  text += fmt::format(" while {} runs: activations {}, KV cache {}, logits {}; reserve {}",
+  text += fmt::format(" while {} runs: activations {}",
                       skeleton.graph.vertices[busiest].name,
-                      format_bytes(use.activations),
-                      format_bytes(use.kv_cache),
-                      format_bytes(use.logits),
-                      format_bytes(use.reserve));
+                      format_bytes(use.activations));
+  if (use.kv_cache > 0.0) text += ", KV cache " + format_bytes(use.kv_cache);
+  if (use.logits > 0.0) text += ", logits " + format_bytes(use.logits);
+  text += "; reserve " + format_bytes(use.reserve);
   return text;
 }
 

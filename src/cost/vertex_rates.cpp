@@ -1,30 +1,23 @@
 #include "cost/vertex_rates.h"
 
 #include <algorithm>
-#include <iterator>
-#include <map>
 
 #include "cost/network.h"
 #include "cost/shard.h"
+#include "rpeg/profile/by_tp.h"
 
 namespace rpeg {
 namespace {
 
-/// The value of the largest size ≤ tp in a table, else that of tp = 1.
-double at_tp(const std::map<int, double>& table, int tp, double plain) {
-  const auto beyond = table.upper_bound(tp);
-  return beyond == table.begin() ? plain : std::prev(beyond)->second;
-}
-
 /// `products` matrix products that hold `elements` together on the rank.
 GemmTime gemm_time(
     double elements, double products, double weight_bytes, int tp, const HardwareProfile& profile) {
-  const double read_eff = at_tp(profile.decode_bw_eff_tp, tp, profile.decode_bw_eff);
-  const double flops = at_tp(profile.flops_eff_tp, tp, 1.0) * profile.flops_per_gpu;
+  const double read_eff = value_at_tp(profile.decode_bw_eff_tp, tp, profile.decode_bw_eff);
+  const double flops = value_at_tp(profile.flops_eff_tp, tp, 1.0) * profile.flops_per_gpu;
   return {.floor_s = elements * weight_bytes / (read_eff * profile.memory_bandwidth) +
                      products * profile.gemm_call_floor_s,
           .row_s = 2.0 * elements / flops,
-          .half_rows = at_tp(profile.gemm_m_half_tp, tp, profile.gemm_m_half),
+          .half_rows = value_at_tp(profile.gemm_m_half_tp, tp, profile.gemm_m_half),
           .call_s = products * profile.gemm_call_s};
 }
 

@@ -4,13 +4,10 @@
 #include <cmath>
 
 #include "rpeg/base/error.h"
+#include "rpeg/plan/plan_text.h"
 
 namespace rpeg {
 namespace {
-
-std::string range_text(const Range& range) {
-  return "[" + std::to_string(range.first) + "-" + std::to_string(range.last) + "]";
-}
 
 /// Reads a placement from left to right.
 class PlacementParser {

@@ -8,7 +8,7 @@
 namespace rpeg {
 namespace {
 
-std::string range_text(const Range& range) {
+std::string yaml_range(const Range& range) {
   return fmt::format("[{}, {}]", range.first, range.last);
 }
 
@@ -40,9 +40,9 @@ void write_vertex(YamlWriter& writer,
                   p.pp,
                   p.tp,
                   plan.micro_batches,
-                  range_text(plan.placement.racks),
-                  range_text(plan.placement.nodes),
-                  range_text(plan.placement.gpus),
+                  yaml_range(plan.placement.racks),
+                  yaml_range(plan.placement.nodes),
+                  yaml_range(plan.placement.gpus),
                   stage));
 }
 

@@ -3,13 +3,10 @@
 #include "rpeg/base/error.h"
 #include "rpeg/plan/cells.h"
 #include "rpeg/plan/plan.h"
+#include "rpeg/plan/plan_text.h"
 
 namespace rpeg {
 namespace {
-
-std::string range_text(const Range& range) {
-  return "[" + std::to_string(range.first) + "-" + std::to_string(range.last) + "]";
-}
 
 /// Collects the broken rules of one vertex.
 class VertexChecker {

@@ -92,15 +92,15 @@ std::string time_text(const Evaluation& evaluation, const Graph& graph) {
 std::string cycle_text(const Evaluation& evaluation) {
   double sum_s = 0.0;
   std::vector<std::string> steps;
-  for (const std::int32_t id : evaluation.steady.critical_cycle) {
-    const TimedTask& task = evaluation.priced.tasks.tasks[static_cast<std::size_t>(id)];
+  for (const std::size_t id : report::critical_tasks(evaluation)) {
+    const TimedTask& task = evaluation.priced.tasks.tasks[id];
     sum_s += task.time.total_s;
     steps.push_back(fmt::format("{} {}", task.name, format_seconds(task.time.total_s)));
   }
   const double iterations = std::round(sum_s / evaluation.steady.period_s);
   return heading("What sets the pace") +
          paragraph(fmt::format("{}: together {} in {:.0f} iteration{}, so {} per iteration.",
-                               fmt::join(steps, " -> "),
+                               fmt::join(steps, " → "),
                                format_seconds(sum_s),
                                iterations,
                                iterations > 1.0 ? "s" : "",
@@ -190,12 +190,16 @@ std::string compare_text(const Evaluation& evaluation,
               {Align::kRight, Align::kRight, Align::kLeft, Align::kLeft},
               {}};
   for (const Difference& difference : differences) {
-    const bool valid = difference.valid;
+    // A plan that does not fit is slow for want of a cache; its time says nothing beside one that
+    // fits.
+    const bool has_effect = difference.valid && (difference.fits || !evaluation.fits());
     table.rows.push_back(
-        {valid ? fmt::format("{:+.4g}", difference.effect_s) : "-",
-         valid ? fmt::format("{:+.1f}%", 100.0 * difference.effect_s / own_s) : "-",
+        {has_effect ? fmt::format("{:+.4g}", difference.effect_s) : "-",
+         has_effect ? fmt::format("{:+.1f}%", 100.0 * difference.effect_s / own_s) : "-",
          difference.what,
-         !valid ? "only together with others" : (difference.fits ? "" : "does not fit")});
+         !difference.valid  ? "only together with others"
+         : !difference.fits ? "does not fit"
+                            : ""});
   }
   text += paragraph(
       "Each row changes this one decision of this plan and nothing else; above 0, the "

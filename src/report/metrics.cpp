@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "report/sections.h"
 #include "report/table.h"
 #include "rpeg/base/units.h"
 
@@ -81,9 +82,8 @@ std::string metrics_text(const Evaluation& evaluation, const WorkloadConfig& con
 }
 
 std::string memory_note(const char* name, const Evaluation& evaluation) {
-  return evaluation.fits()
-             ? ""
-             : fmt::format("{} does not fit: {}\n", name, evaluation.priced.overflow_text);
+  if (evaluation.fits()) return "";
+  return paragraph(fmt::format("{} does not fit: {}", name, evaluation.priced.overflow_text));
 }
 
 }  // namespace rpeg::report

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <iostream>
 
+#include "report/sections.h"
 #include "rpeg/report/report.h"
 
 namespace rpeg {
@@ -18,8 +18,7 @@ std::string progress_text(const SearchProgress& progress) {
                                : std::string("no plan fits yet");
   const std::string gap =
       progress.bound_s > 0.0 && progress.best_period_s > 0.0
-          ? fmt::format("  gap {:.1f}%",
-                        std::max(0.0, 100.0 * (progress.best_period_s / progress.bound_s - 1.0)))
+          ? "  gap " + report::gap_text(progress.best_period_s, progress.bound_s)
           : std::string();
   return fmt::format("{:.1f}{}  {}/{} evaluations  {:.0f}/s  T={:.4f}  best {}{}",
                      progress.elapsed_s,

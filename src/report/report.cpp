@@ -89,32 +89,30 @@ std::string statistics_text(const SearchStatistics& statistics, const std::strin
   return text;
 }
 
-/// Period against a bound below it.
-std::string gap_text(double period_s, double bound_s) {
-  // Starts are whole nanoseconds: a plan at its bound may lie below it by rounding.
-  return fmt::format("{:.1f}%", std::max(0.0, 100.0 * (period_s / bound_s - 1.0)));
-}
-
 /// How much better any plan could be; `space` is null when only one plan is looked at.
-std::string bounds_text(const Evaluation& evaluation, const SpaceBound* space) {
+std::string bounds_text(const Evaluation& evaluation,
+                        const SpaceBound* space,
+                        const WorkloadConfig& config) {
   const double period_s = evaluation.steady.period_s;
   const double own_s = plan_bound_s(evaluation.priced.tasks);
   std::string text = heading("Bounds (no iteration time can be below; gap: how far this plan is)");
   text += entry("this plan",
                 fmt::format("{} s, gap {}: its work on the busiest GPUs, its longest cycle",
                             report::seconds_text(own_s),
-                            gap_text(period_s, own_s)));
-  if (space != nullptr && space->period_s > 0.0) {
-    text += entry("any plan",
-                  fmt::format("{} s, gap {}: {}",
-                              report::seconds_text(space->period_s),
-                              gap_text(period_s, space->period_s),
-                              space->reason));
-  }
+                            report::gap_text(period_s, own_s)));
+  if (space == nullptr || space->period_s <= 0.0) return text;
+  text += entry("any plan",
+                fmt::format("{} s, gap {}: {}{}",
+                            report::seconds_text(space->period_s),
+                            report::gap_text(period_s, space->period_s),
+                            space->reason,
+                            config.optimizer.objective == Objective::kCost
+                                ? "; a bound of time, while the search looked for the least cost"
+                                : ""));
   return text;
 }
 
-/// The best distinct plans, and in what they differ from the best.
+/// The best distinct plans, and in what they differ from the best, a decision a line.
 std::string top_text(const SearchResult& result, const WorkloadConfig& config) {
   if (result.top.size() < 2) return "";
   Table table{{"rank", "iteration (s)", "vs best", "GPUs", "instead of the best plan's"},
@@ -129,7 +127,10 @@ std::string top_text(const SearchResult& result, const WorkloadConfig& config) {
                           report::seconds_text(period_s),
                           fmt::format("{:+.2f}%", 100.0 * (period_s / best_s - 1.0)),
                           fmt::format("{:.0f}", evaluation.metrics.active_gpus),
-                          fmt::format("{}", fmt::join(differences, "; "))});
+                          differences.empty() ? "" : differences.front()});
+    for (std::size_t d = 1; d < differences.size(); ++d) {
+      table.rows.push_back({"", "", "", "", differences[d]});
+    }
   }
   return heading(fmt::format("The best {} plans", result.top.size())) +
          report::format_table(table, "  ");
@@ -148,7 +149,7 @@ std::string search_report(const SearchResult& result,
   text += report::metrics_text(result, config);
   text += report::memory_note("Greedy", result.greedy);
   text += report::memory_note("Conc. Heuristic", result.concurrent);
-  text += bounds_text(result.best, &result.bound);
+  text += bounds_text(result.best, &result.bound, config);
   text += report::breakdown_text(result.best);
   text += report::critical_text(result.best);
   text += top_text(result, config);
@@ -165,7 +166,7 @@ std::string plan_report(const Evaluation& evaluation,
   text += report::vertices_text(evaluation.plan, evaluation.plan, config);
   text += report::metrics_text(evaluation, config);
   text += report::memory_note("The plan", evaluation);
-  text += bounds_text(evaluation, nullptr);
+  text += bounds_text(evaluation, nullptr, config);
   text += report::breakdown_text(evaluation);
   text += report::critical_text(evaluation);
   return text;

@@ -10,6 +10,7 @@
 #include "report/table.h"
 #include "rpeg/base/units.h"
 #include "rpeg/graph/graph.h"
+#include "rpeg/plan/plan_text.h"
 
 namespace rpeg::report {
 namespace {
@@ -22,6 +23,22 @@ std::string change(const std::string& base, const std::string& now) {
   return base == now ? now : base + " -> " + now;
 }
 
+/// Lines of at most the width of the title bar, each behind `indent` blanks.
+std::string wrapped(const std::string& text, std::size_t indent) {
+  const std::string blanks(indent, ' ');
+  std::istringstream words(text);
+  std::string result;
+  std::string line;
+  for (std::string word; words >> word;) {
+    if (!line.empty() && indent + display_width(line) + 1 + display_width(word) > kWidth) {
+      result += blanks + line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return result + blanks + line + "\n";
+}
+
 }  // namespace
 
 std::string title_bar(const std::string& title) {
@@ -32,41 +49,28 @@ std::string title_bar(const std::string& title) {
 std::string heading(const std::string& text) { return "\n" + text + "\n"; }
 
 std::string entry(const std::string& name, const std::string& value) {
-  return fmt::format("{}{:<13} {}\n", kIndent, name, value);
+  constexpr std::size_t kNameWidth = 13;
+  const std::size_t indent = kIndent.size() + kNameWidth + 1;
+  const std::string first = fmt::format("{}{:<{}} ", kIndent, name, kNameWidth);
+  return first + wrapped(value, indent).substr(indent);
 }
 
-std::string paragraph(const std::string& text) {
-  std::istringstream words(text);
-  std::string result;
-  std::string line;
-  for (std::string word; words >> word;) {
-    if (!line.empty() && display_width(line) + 1 + display_width(word) > kWidth - kIndent.size()) {
-      result += kIndent + line + "\n";
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  return line.empty() ? result : result + kIndent + line + "\n";
-}
-
-std::string split_text(const Parallelism& split) {
-  return fmt::format("({},{},{})", split.dp, split.pp, split.tp);
-}
+std::string paragraph(const std::string& text) { return wrapped(text, kIndent.size()); }
 
 std::string seconds_text(double seconds) {
   return seconds < 1e-9 ? "0" : fmt::format("{:.4g}", seconds);
 }
 
+std::string gap_text(double period_s, double bound_s) {
+  // Starts are whole nanoseconds: a plan at its bound may lie below it by rounding.
+  return fmt::format("{:.1f}%", std::max(0.0, 100.0 * (period_s / bound_s - 1.0)));
+}
+
 std::string structure_text(const Structure& structure, const WorkloadConfig& config) {
-  std::vector<std::string> cuts;
-  for (std::size_t i = 0; i + 1 < config.workload.gen_quantiles.size(); ++i) {
-    if ((structure.cuts >> i & 1U) == 0) continue;
-    cuts.push_back(fmt::format("{:.4g}", config.workload.gen_quantiles[i].probability));
-  }
   std::string text = heading("Structure");
   text += entry("ac_share", structure.ac_share ? "True" : "False");
   text += entry("tau", fmt::format("{{Pi:{}, V:{}}}", structure.tau_actor, structure.tau_critic));
-  text += entry("cuts", fmt::format("[{}]", fmt::join(cuts, ", ")));
+  text += entry("cuts", cuts_text(structure, config.workload));
   return text;
 }
 
@@ -122,25 +126,32 @@ std::string breakdown_text(const Evaluation& evaluation) {
          seconds_text(idle[id]),
          vertex >= 0 ? format_bytes(memory[static_cast<std::size_t>(vertex)].total) : ""});
   }
-  return heading("Where the time goes (seconds per iteration; wait: its GPUs idle before it)") +
+  return heading(
+             "Where the time goes (seconds per iteration, in the order of the period; start: since "
+             "the first\ntask of its own iteration; wait: its GPUs idle before it)") +
          format_table(table, kIndent);
+}
+
+std::vector<std::size_t> critical_tasks(const Evaluation& evaluation) {
+  std::vector<std::size_t> tasks(evaluation.steady.critical_cycle.begin(),
+                                 evaluation.steady.critical_cycle.end());
+  // A cycle has no first task: start with the one that leads the period.
+  for (const std::int32_t leader : evaluation.steady.order) {
+    const auto found = std::ranges::find(tasks, static_cast<std::size_t>(leader));
+    if (found == tasks.end()) continue;
+    std::rotate(tasks.begin(), found, tasks.end());
+    break;
+  }
+  return tasks;
 }
 
 std::string critical_text(const Evaluation& evaluation) {
   std::vector<std::string> names;
-  for (const std::int32_t task : evaluation.steady.critical_cycle) {
-    names.push_back(evaluation.priced.tasks.tasks[static_cast<std::size_t>(task)].name);
+  for (const std::size_t task : critical_tasks(evaluation)) {
+    names.push_back(evaluation.priced.tasks.tasks[task].name);
   }
-  // A cycle has no first task: start with the one that leads the period.
-  for (const std::int32_t leader : evaluation.steady.order) {
-    const auto& name = evaluation.priced.tasks.tasks[static_cast<std::size_t>(leader)].name;
-    const auto found = std::ranges::find(names, name);
-    if (found == names.end()) continue;
-    std::rotate(names.begin(), found, names.end());
-    break;
-  }
-  return heading("Critical cycle (shorten one of these to go faster)") + kIndent +
-         fmt::format("{}\n", fmt::join(names, " -> "));
+  return heading("Critical cycle (shorten one of these to go faster)") +
+         paragraph(fmt::format("{}", fmt::join(names, " → ")));
 }
 
 }  // namespace rpeg::report

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "report/sections.h"
@@ -42,11 +41,7 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const WorkloadConfig
       cells.push_back(fmt::format("{:.4e}", m.tokens_per_s));
       cells.push_back(fmt::format("{:.1f}%", 100.0 * efficiency(row, rows)));
       cells.push_back(fmt::format("{:.0f}", m.active_gpus));
-      cells.push_back(
-          row.bound_s > 0.0
-              ? fmt::format("{:.1f}%",
-                            std::max(0.0, 100.0 * (m.iteration_time_s / row.bound_s - 1.0)))
-              : "");
+      cells.push_back(row.bound_s > 0.0 ? report::gap_text(m.iteration_time_s, row.bound_s) : "");
       if (has_price) cells.push_back(fmt::format("{:.4g}", m.cost_per_million_tokens.value_or(0)));
     } else {
       cells.push_back("no plan fits");
@@ -56,8 +51,8 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const WorkloadConfig
   }
   return report::title_bar("Cluster sizes") +
          report::heading(
-             "The best plan for each (efficiency: tokens/s per GPU against the smallest "
-             "cluster that has a plan)") +
+             "The best plan for each (efficiency: tokens/s per GPU against the smallest cluster "
+             "that\nhas a plan)") +
          report::format_table(table, "  ");
 }
 

@@ -231,7 +231,9 @@ SpaceBound bound_by_flop(const Space& space, const HardwareProfile& profile) {
     }
     least_s = std::min(least_s, flop / (best_rate * profile.flops_per_gpu * gpus));
   }
-  return {least_s, "FLOPs of all vertices at the peak of " + gpus_text(gpus)};
+  return {least_s,
+          "FLOPs of all vertices at the peak of " + gpus_text(gpus) +
+              " (weak: the space is too large to price)"};
 }
 
 }  // namespace

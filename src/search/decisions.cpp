@@ -1,10 +1,10 @@
 #include "search/decisions.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "rpeg/base/error.h"
 #include "rpeg/graph/graph.h"
+#include "rpeg/plan/plan_text.h"
 
 namespace rpeg::search {
 namespace {
@@ -132,19 +132,6 @@ Plan with_structure(const Plan& plan,
                                                   : other.vertices[index(foreign)]);
   }
   return result;
-}
-
-std::string split_text(const Parallelism& split) {
-  return fmt::format("({},{},{})", split.dp, split.pp, split.tp);
-}
-
-std::string cuts_text(const Structure& structure, const WorkloadSpec& workload) {
-  std::vector<std::string> shares;
-  for (std::size_t i = 0; i + 1 < workload.gen_quantiles.size(); ++i) {
-    if ((structure.cuts >> i & 1U) == 0) continue;
-    shares.push_back(fmt::format("{:.4g}", workload.gen_quantiles[i].probability));
-  }
-  return fmt::format("[{}]", fmt::join(shares, ", "));
 }
 
 }  // namespace rpeg::search

@@ -26,7 +26,4 @@ Plan with_structure(const Plan& plan,
                     const Plan& other,
                     const WorkloadConfig& config);
 
-std::string split_text(const Parallelism& split);                                 ///< "(4,1,2)"
-std::string cuts_text(const Structure& structure, const WorkloadSpec& workload);  ///< "[0.5, 0.85]"
-
 }  // namespace rpeg::search

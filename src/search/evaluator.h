@@ -31,9 +31,9 @@ void check_score(const Score& score,
                  const HardwareProfile& profile);
 
 /// Scores structurally valid plans one after another, as evaluate_plan does, and remembers the
-/// times and bytes of vertices and transfers, a few megabytes. One for each chain: not safe to
-/// share between threads. After the pieces of a plan are known, a score costs no allocation and
-/// does not grow with the cluster. `config` and `profile` outlive it.
+/// times and bytes of vertices and transfers, at most 25 MB. One for each thread, whose chains
+/// share it. After the pieces of a plan are known, a score costs no allocation and does not grow
+/// with the cluster. `config` and `profile` outlive it.
 class Evaluator {
  public:
   Evaluator(const WorkloadConfig& config, const HardwareProfile& profile);

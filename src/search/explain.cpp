@@ -24,6 +24,7 @@ std::vector<Difference> compare_plans(const Plan& plan,
   }
   std::ranges::stable_sort(differences, [](const Difference& a, const Difference& b) {
     if (a.valid != b.valid) return a.valid;
+    if (a.fits != b.fits) return a.fits;
     return std::abs(a.effect_s) > std::abs(b.effect_s);
   });
   return differences;

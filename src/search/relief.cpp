@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "rpeg/graph/graph.h"
+#include "rpeg/plan/plan_text.h"
 #include "rpeg/search/explain.h"
 #include "search/decisions.h"
 
@@ -12,7 +13,6 @@ namespace rpeg {
 namespace {
 
 using search::is_valid;
-using search::split_text;
 
 /// Micro-batches that `vertex` may have with this dp: `own`, then doubled and doubled again.
 std::vector<std::int64_t> micro_batch_choices(std::int64_t own, std::int64_t most) {
@@ -148,7 +148,7 @@ class ReliefSearch {
     try_structure(fmt::format("tau critic {} -> 0", own.tau_critic), changed);
     changed = own;
     changed.cuts = 0;
-    try_structure(fmt::format("cuts {} -> []", search::cuts_text(own, config_.workload)), changed);
+    try_structure(fmt::format("cuts {} -> []", cuts_text(own, config_.workload)), changed);
     if (!config_.policy.allow_ac_share || own.ac_share) return;
     changed = own;
     changed.ac_share = true;

@@ -122,47 +122,73 @@ std::optional<Style> closest_style(const Plan& plan,
   return closest;
 }
 
+constexpr double kNoticeable = 0.005;  // share of the period below which plans count as equal
+
 double percent(double part, double whole) { return 100.0 * part / whole; }
 
+/// A plan that does not fit has no time worth telling: its cache holds next to nothing.
 std::string effect_text(const Difference& difference, double period_s) {
+  if (!difference.fits) return difference.what + " would not fit into memory";
   const double change = percent(difference.effect_s, period_s);
-  if (std::abs(change) < 0.05) {
-    return fmt::format(
-        "{} would {}", difference.what, difference.fits ? "change nothing" : "not fit into memory");
-  }
-  return fmt::format("{} would make it {:.1f} % {}{}",
+  return fmt::format("{} would make it {:.1f} % {}",
                      difference.what,
                      std::abs(change),
-                     change < 0.0 ? "faster" : "slower",
-                     difference.fits ? "" : " and not fit into memory");
+                     change < 0.0 ? "faster" : "slower");
 }
 
-/// "undone one at a time, …": the decisions that matter, and how many do not.
-std::string differences_text(const std::vector<Difference>& differences, double period_s) {
-  constexpr double kSmall = 0.5;  // percent
+std::string counted(std::size_t count, const std::string& one, const std::string& many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+/// "Taken over one at a time, …": the decisions that matter, and how many do not.
+std::string differences_text(const std::vector<Difference>& differences,
+                             double period_s,
+                             const std::string& style) {
+  constexpr double kSmall = 100.0 * kNoticeable;  // percent
   constexpr std::size_t kMost = 4;
   std::vector<std::string> told;
+  std::size_t more = 0;
   std::size_t small = 0;
   std::size_t coupled = 0;
   for (const Difference& difference : differences) {
     if (!difference.valid) {
       ++coupled;
-    } else if (told.size() < kMost &&
-               (!difference.fits || std::abs(percent(difference.effect_s, period_s)) >= kSmall)) {
+    } else if (difference.fits && std::abs(percent(difference.effect_s, period_s)) < kSmall) {
+      ++small;
+    } else if (told.size() < kMost) {
       told.push_back(effect_text(difference, period_s));
     } else {
-      ++small;
+      ++more;
     }
   }
   std::string text;
   if (!told.empty()) {
     text += fmt::format(" Taken over from that style one at a time: {}.", fmt::join(told, "; "));
   }
-  if (small > 0) text += fmt::format(" {} more differences have a smaller effect.", small);
+  if (more > 0) {
+    text += fmt::format(" {} not told here; --explain {} lists all.",
+                        counted(more, "difference is", "differences are"),
+                        style);
+  }
+  if (small > 0) {
+    text += fmt::format(
+        " {} less than {} %.", counted(small, "difference changes", "differences change"), kSmall);
+  }
   if (coupled > 0) {
-    text += fmt::format(" {} differences hold only together with others.", coupled);
+    text += fmt::format(" {} only together with others.",
+                        counted(coupled, "difference is possible", "differences are possible"));
   }
   return text;
+}
+
+/// Whether a search may take the staleness of a structure.
+bool is_candidate(const Structure& structure, const OptimizerSpec& optimizer) {
+  const auto has = [](const std::vector<std::int64_t>& candidates, std::int64_t tau) {
+    return std::ranges::find(candidates, tau) != candidates.end();
+  };
+  // Without a critic tau_critic is 0, whatever the candidates.
+  return has(optimizer.staleness_actor, structure.tau_actor) &&
+         (structure.tau_critic == 0 || has(optimizer.staleness_critic, structure.tau_critic));
 }
 
 }  // namespace
@@ -174,9 +200,10 @@ std::string resemblance(const Evaluation& evaluation,
   if (!style) return "No published plan style can be laid out on this cluster.";
   const double own_s = evaluation.steady.period_s;
   const double style_s = style->evaluation.steady.period_s;
+  const bool is_close = 2 * style->equal_relations >= style->relations;
   std::string text = fmt::format(
-      "Of the published styles this plan resembles most: {}; {} of {} pairs of vertices "
-      "share, overlap or divide GPUs as there.",
+      "{}: {}. {} of {} pairs of vertices share, overlap or avoid each other's GPUs as there.",
+      is_close ? "The closest published style" : "No published style is close; the closest",
       description(style->name),
       style->equal_relations,
       style->relations);
@@ -190,8 +217,14 @@ std::string resemblance(const Evaluation& evaluation,
                         format_seconds(style_s),
                         format_seconds(own_s),
                         percent(own_s - style_s, style_s));
+    if (style_s < own_s * (1.0 - kNoticeable)) {
+      text +=
+          is_candidate(style->evaluation.plan.structure, config.optimizer)
+              ? fmt::format(" It is the better one: --start {} begins a search there.", style->name)
+              : " Its staleness is not among optimizer.staleness_candidates.";
+    }
   }
-  return text + differences_text(differences, own_s);
+  return text + differences_text(differences, own_s, style->name);
 }
 
 }  // namespace rpeg

@@ -208,7 +208,9 @@ std::vector<Evaluation> best_plans(const std::vector<ChainResult>& chains, const
   throw Error(ErrorKind::kInfeasible,
               std::string("no plan that was looked at ") +
                   (search.options.pins.empty() ? "" : "and keeps the pins ") +
-                  "fits into memory; the one nearest to it: " + nearest.priced.overflow_text);
+                  "fits into memory; the one nearest to it: " + nearest.priced.overflow_text +
+                  ". More GPUs divide the state further; optimizer.zero_stage, recompute and "
+                  "sequence_parallel, or smaller models and batches, need less of it");
 }
 
 std::vector<ChainResult> anneal(const Search& search, SearchStatistics& statistics) {

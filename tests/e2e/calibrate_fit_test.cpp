@@ -13,10 +13,12 @@
 #include "rpeg/base/file.h"
 #include "rpeg/profile/hardware_profile.h"
 #include "support/test_directory.h"
+#include "support/text.h"
 
 namespace rpeg {
 namespace {
 
+using test::replaced;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -93,12 +95,6 @@ class CalibrateFit : public testing::Test {
  private:
   std::filesystem::path folder_;
 };
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
 
 TEST_F(CalibrateFit, WritesAFileThatDependsOnItsInputsAlone) {
   write_all(kHeader, layer_rows());

@@ -165,16 +165,23 @@ TEST_F(Flags, PinsKeepWhatTheyName) {
 
 TEST_F(Flags, BadPinsAreRefused) {
   const std::string flags = "--config workload.yaml --evals 10 ";
-  expect_refusal(flags + "--pin t_pi", "pin `t_pi`");
+  expect_refusal(flags + "--pin t_pi", "--pin t_pi: a vertex alone");
   expect_refusal(flags + "--pin t_pi=1,2", "pin `t_pi=1,2`");
   expect_refusal(flags + "--start greedy --pin t_X",
                  "--pin t_X: the plan of --start has no such vertex; it has g_pi, i_R");
 }
 
-TEST_F(Flags, TopListsDistinctPlans) {
-  const Outcome outcome = search("--top 3");
+TEST_F(Flags, TopListsAndSavesDistinctPlans) {
+  const Outcome outcome = search("--top 3 --opt-plan best.yaml");
   EXPECT_THAT(outcome.output, HasSubstr("The best 3 plans"));
   EXPECT_THAT(outcome.output, ContainsRegex("\n +3 +[0-9.]+ +\\+[0-9.]+%"));
+  const PlanFile best = load_plan_file(directory_ / "best.yaml");
+  const PlanFile second = load_plan_file(directory_ / "best.2.yaml");
+  const PlanFile third = load_plan_file(directory_ / "best.3.yaml");
+  EXPECT_LE(best.predicted.iteration_time_s, second.predicted.iteration_time_s);
+  EXPECT_LE(second.predicted.iteration_time_s, third.predicted.iteration_time_s);
+  EXPECT_NE(best.plan, second.plan);
+  EXPECT_NE(second.plan, third.plan);
   expect_refusal("--config workload.yaml --top 0", "--top: expected a number above 0");
 }
 

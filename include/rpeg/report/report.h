@@ -56,9 +56,9 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const WorkloadConfig
 /// The same as CSV with a header line, SI units; empty cells where there is no plan or no number.
 std::string sweep_csv(const std::vector<SweepRow>& rows);
 
-/// Writes what the configuration's `output` asks for: the greedy plan, the optimized plan, the
-/// plots (see plots.h). Relative paths are relative to the current directory. Returns what was
-/// written.
+/// Writes what the configuration's `output` asks for: the greedy plan, the optimized plan (those
+/// that follow it in `result.top` beside it, plan.yaml as plan.2.yaml, …), the plots (see plots.h).
+/// Relative paths are relative to the current directory. Returns what was written.
 std::vector<std::filesystem::path> save_results(const SearchResult& result,
                                                 const WorkloadConfig& config,
                                                 const Provenance& provenance);

@@ -17,9 +17,9 @@ struct Difference {
 
 /// Swaps one decision at a time (structure, and for each vertex its block with split, its split,
 /// its micro-batches) from `plan` to that of `other` and evaluates; largest effect first, then what
-/// cannot be swapped alone. A split that the micro-batches of `plan` do not suit takes along those
-/// of `other`, and says so. A vertex that only one of the plans has (t_piV) belongs to the decision
-/// to share.
+/// does not fit, then what cannot be swapped alone. A split that the micro-batches of `plan` do not
+/// suit takes along those of `other`, and says so. A vertex that only one of the plans has (t_piV)
+/// belongs to the decision to share.
 std::vector<Difference> compare_plans(const Plan& plan,
                                       const Plan& other,
                                       const WorkloadConfig& config,

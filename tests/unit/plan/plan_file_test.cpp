@@ -9,10 +9,12 @@
 #include "rpeg/base/file.h"
 #include "rpeg/base/rng.h"
 #include "support/random_config.h"
+#include "support/text.h"
 
 namespace rpeg {
 namespace {
 
+using test::replaced;
 using ::testing::HasSubstr;
 
 int pick(Rng& rng, int low, int high) { return low + static_cast<int>(rng.below(high - low + 1)); }
@@ -110,12 +112,6 @@ PlanFile sample_plan() {
     file.schedule.push_back({vertex.name, 0, static_cast<std::int64_t>(file.schedule.size())});
   }
   return file;
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
 }
 
 std::string error_of(const std::string& text) {

@@ -8,10 +8,12 @@
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/base/rng.h"
+#include "support/text.h"
 
 namespace rpeg {
 namespace {
 
+using test::replaced;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -26,12 +28,6 @@ std::string error_of(const std::string& text) {
     return error.what();
   }
   return "no error";
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
 }
 
 std::string si_text() {

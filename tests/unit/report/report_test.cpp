@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "rpeg/search/baseline.h"
 #include "support/planning.h"
 
@@ -119,6 +121,18 @@ TEST(SearchReport, PrintsBothBoundsWithTheirGaps) {
   EXPECT_THAT(text, ContainsRegex("this plan +[0-9.e-]+ s, gap [0-9.]+%"));
   EXPECT_THAT(text,
               ContainsRegex("any plan +[0-9.e-]+ s, gap 25.0%: GPU time of all vertices over 8"));
+  EXPECT_THAT(text, Not(HasSubstr("least cost")));
+  WorkloadConfig cheap = config;
+  cheap.optimizer.objective = Objective::kCost;
+  EXPECT_THAT(search_report(result, cheap, ""), HasSubstr("least cost"));
+}
+
+/// A text without its line breaks.
+std::string in_one_line(const std::string& text) {
+  std::istringstream words(text);
+  std::string line;
+  for (std::string word; words >> word;) line += (line.empty() ? "" : " ") + word;
+  return line;
 }
 
 TEST(SearchReport, SaysWhyTheSearchEnded) {
@@ -126,7 +140,7 @@ TEST(SearchReport, SaysWhyTheSearchEnded) {
   SearchResult result = result_of(config);
   const auto text_for = [&](SearchEnd end) {
     result.statistics.end = end;
-    return search_report(result, config, "");
+    return in_one_line(search_report(result, config, ""));
   };
   EXPECT_THAT(text_for(SearchEnd::kBound), HasSubstr("attains the bound of the space"));
   EXPECT_THAT(text_for(SearchEnd::kStalled), HasSubstr("no chain improved"));
@@ -145,6 +159,11 @@ TEST(SearchReport, ListsTheBestPlansWithTheirDifferences) {
   const std::string text = search_report(result, config, "");
   EXPECT_THAT(text, HasSubstr("The best 2 plans"));
   EXPECT_THAT(text, ContainsRegex("2 +[0-9.e-]+ +[+-][0-9.]+% +8 +tau critic 0 -> 1"));
+  second.vertices.back().micro_batches *= 2;
+  result.top.push_back(evaluate_plan(second, config, test::small_hardware()));
+  EXPECT_THAT(
+      search_report(result, config, ""),
+      ContainsRegex("3 +[0-9.e-]+ +[+-][0-9.]+% +8 +tau critic 0 -> 1\n +t_pi micro_batches"));
 }
 
 TEST(ExplainReport, AddsUpTheTimeOfEveryVertex) {
@@ -174,6 +193,21 @@ TEST(ExplainReport, ComparesWithAnotherPlan) {
   const std::string text = explain_report(evaluation, config, profile, &other);
   EXPECT_THAT(text, HasSubstr("Against mine.yaml"));
   EXPECT_THAT(text, ContainsRegex("-[0-9.e-]+ +-[0-9.]+% +tau actor 0 -> 1"));
+}
+
+TEST(ExplainReport, TellsNoTimeOfAPlanThatDoesNotFit) {
+  const WorkloadConfig config = test::small_ppo(1, 4, 2);
+  HardwareProfile profile = test::small_hardware();
+  const Plan plan = result_of(config).greedy.plan;
+  NamedPlan other{"packed.yaml", plan};
+  other.plan.vertices.back().parallelism = {1, 1, 1};
+  other.plan.vertices.back().placement = {{0, 0}, {0, 0}, {0, 0}};
+  // Room for the plan, but not for a whole training on one GPU.
+  profile.memory_per_gpu = 1.01 * evaluate_plan(plan, config, profile).metrics.peak_bytes;
+  const Evaluation evaluation = evaluate_plan(plan, config, profile);
+  ASSERT_TRUE(evaluation.fits());
+  EXPECT_THAT(explain_report(evaluation, config, profile, &other),
+              ContainsRegex("\n +- +- +t_pi block .* does not fit\n"));
 }
 
 TEST(ExplainReport, NamesTheGpuTheBytesAndTheSmallestChangeOfAMisfit) {

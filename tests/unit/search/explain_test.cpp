@@ -199,5 +199,41 @@ TEST(Resemblance, TellsTheEffectOfEachDifference) {
   EXPECT_THAT(text, HasSubstr(number));
 }
 
+TEST(Resemblance, PointsAtAStyleThatIsFaster) {
+  const WorkloadConfig config = test::small_ppo(1, 4, 2);
+  const HardwareProfile profile = test::small_hardware();
+  const Plan style = named_plan("greedy", config, profile);
+  const double style_s = evaluate_plan(style, config, profile).steady.period_s;
+  Plan plan = style;
+  plan.vertices.front().parallelism = {1, 1, 1};  // generation on one GPU
+  plan.vertices.front().micro_batches = 1;
+  plan.vertices.front().placement = {{0, 0}, {0, 0}, {0, 0}};
+  const Evaluation slower = evaluate_plan(plan, config, profile);
+  ASSERT_TRUE(slower.fits());
+  ASSERT_GT(slower.steady.period_s, 1.01 * style_s);
+  EXPECT_THAT(resemblance(slower, config, profile), HasSubstr("--start greedy"));
+  EXPECT_THAT(resemblance(evaluate_plan(style, config, profile), config, profile),
+              testing::Not(HasSubstr("--start")));
+}
+
+TEST(Resemblance, DoesNotPointAtAStyleThatTheSearchMayNotTake) {
+  WorkloadConfig config = test::small_ppo(1, 4, 2);
+  const HardwareProfile profile = test::small_hardware();
+  const Plan style = named_plan("split-async", config, profile);
+  ASSERT_EQ(style.structure.tau_actor, 1);
+  const double style_s = evaluate_plan(style, config, profile).steady.period_s;
+  Plan plan = style;  // the same pools, in lockstep
+  plan.structure.tau_actor = 0;
+  const Evaluation slower = evaluate_plan(plan, config, profile);
+  ASSERT_TRUE(slower.fits());
+  ASSERT_GT(slower.steady.period_s, 1.01 * style_s);
+  config.optimizer.staleness_actor = {0};
+  const std::string text = resemblance(slower, config, profile);
+  EXPECT_THAT(text, HasSubstr("(split-async)"));
+  EXPECT_THAT(text, HasSubstr("not among optimizer.staleness_candidates"));
+  config.optimizer.staleness_actor = {0, 1};
+  EXPECT_THAT(resemblance(slower, config, profile), HasSubstr("--start split-async"));
+}
+
 }  // namespace
 }  // namespace rpeg
