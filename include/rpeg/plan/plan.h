@@ -54,7 +54,7 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-/// "r0 n[0-3] g[0-3]" (racks as "r[0-1]" when several); ruling: n and g always as ranges.
+/// "r0 n[0-3] g[0-3]" (racks as "r[0-1]" when several); n and g always as ranges.
 std::string placement_text(const Placement& placement);
 /// Parses `block = "r" R " n" R " g" R`, `R = int | "[" int "-" int "]"`; throws kUsage.
 Placement parse_placement(const std::string& text);
