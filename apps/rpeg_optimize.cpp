@@ -138,11 +138,12 @@ void sweep(const OptimizeFlags& flags) {
     }
     rows.push_back(row);
     if (stop_requested) {
-      spdlog::warn("stopped on request: the search for {} GPUs was cut short, {} of {} sizes were "
-                   "not searched",
-                   row.gpus,
-                   clusters.size() - rows.size(),
-                   clusters.size());
+      spdlog::warn(
+          "stopped on request: the search for {} GPUs was cut short, {} of {} sizes were "
+          "not searched",
+          row.gpus,
+          clusters.size() - rows.size(),
+          clusters.size());
       break;
     }
   }

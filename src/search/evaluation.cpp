@@ -71,14 +71,15 @@ Evaluation evaluate_plan(const Plan& plan,
 
 std::string too_long_text(const Evaluation& evaluation) {
   const auto& tasks = evaluation.priced.tasks.tasks;
-  const auto longest = std::ranges::max_element(
-      tasks, {}, [](const TimedTask& task) { return task.time.total_s; });
+  const auto longest =
+      std::ranges::max_element(tasks, {}, [](const TimedTask& task) { return task.time.total_s; });
   if (longest == tasks.end() || longest->time.total_s <= kLongestTask_s) return "";
-  return fmt::format("{} takes {:.3g} s in every iteration, more than the {:.0e} s up to which "
-                     "plans are compared",
-                     longest->name,
-                     longest->time.total_s,
-                     kLongestTask_s);
+  return fmt::format(
+      "{} takes {:.3g} s in every iteration, more than the {:.0e} s up to which "
+      "plans are compared",
+      longest->name,
+      longest->time.total_s,
+      kLongestTask_s);
 }
 
 double plan_objective(const Evaluation& evaluation, const WorkloadConfig& config) {

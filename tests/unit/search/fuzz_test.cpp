@@ -1,9 +1,8 @@
-// Searches on configurations that nobody would write: valid random ones, and mutated files. By
-// default a few hundred; RPEG_FUZZ=10000 in the slow test.
+// Searches on configurations that nobody would write: valid random ones, absurd sizes, and mutated
+// files. By default a few hundred; RPEG_FUZZ=10000 in the slow test.
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -19,7 +18,7 @@ namespace {
 
 int fuzz_count() {
   const char* wanted = std::getenv("RPEG_FUZZ");
-  return wanted != nullptr ? std::atoi(wanted) : 500;
+  return wanted != nullptr ? std::atoi(wanted) : 300;
 }
 
 bool is_sound(double value) { return std::isfinite(value) && value > 0.0; }
@@ -78,7 +77,7 @@ TEST(Fuzz, ExtremeSizesAreRefusedOrGiveAPlanThatFits) {
   Rng rng(77);
   const HardwareProfile h100 = load_hardware_profile("builtin:h100-sxm");
   int allowed = 0;
-  const int count = fuzz_count() / 10;
+  const int count = fuzz_count() / 100;  // each takes as long as dozens of the others
   for (int i = 0; i < count; ++i) {
     YamlWriter writer;
     write_workload_inputs(writer, extreme_workload_config(rng));
@@ -95,11 +94,7 @@ TEST(Fuzz, ExtremeSizesAreRefusedOrGiveAPlanThatFits) {
     HardwareProfile profile = h100;
     // So that models of every size fit somewhere.
     profile.memory_per_gpu *= std::exp(20.0 * rng.uniform());
-    { std::ofstream("/tmp/f2_case.yaml") << writer.text(); }
-    const auto t0 = std::chrono::steady_clock::now();
-    const auto oc = search_a_little(config, profile);
-    const double sec = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
-    fprintf(stderr, "case %d %.2f s %s mem %g\n", i, sec, oc == Outcome::kPlan ? "plan" : "no", profile.memory_per_gpu);
+    search_a_little(config, profile);
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(allowed, count / 2);
