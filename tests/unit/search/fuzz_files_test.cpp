@@ -156,7 +156,8 @@ TEST(FuzzFiles, MutatedPinsAndForeignStartsAreRefusedOrKept) {
   for (int i = 0; i < count; ++i) {
     const bool foreign = i % 3 == 0;
     std::string text = kPins[static_cast<std::size_t>(i) % kPins.size()];
-    if (!foreign) text = test::mutated(text, rng);
+    if (i % 3 == 1) text = test::mutated(text, rng);
+    if (i % 3 == 2) text = "t_pi=m" + std::to_string(1 + rng.below(16));
     SCOPED_TRACE(text);
     SearchOptions options;
     options.evaluations = 40;
