@@ -5,22 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 
 #include "rpeg/base/error.h"
 #include "rpeg/search/baseline.h"
 #include "rpeg/search/search.h"
-#include "support/mutated_text.h"
+#include "support/fuzz.h"
 #include "support/planning.h"
 #include "support/random_config.h"
 
 namespace rpeg {
 namespace {
-
-int fuzz_count() {
-  const char* wanted = std::getenv("RPEG_FUZZ");
-  return wanted != nullptr ? std::atoi(wanted) : 300;
-}
 
 /// Every number that a report prints is finite, and on every GPU the busy times and the waits add
 /// up to the iteration.
@@ -55,7 +49,7 @@ TEST(FuzzFiles, EveryPlanOfASearchReadsBackWithItsTime) {
   Rng rng(91);
   const HardwareProfile h100 = load_hardware_profile("builtin:h100-sxm");
   int plans = 0;
-  const int count = fuzz_count() / 5;
+  const int count = test::fuzz_count() / 5;
   for (int i = 0; i < count; ++i) {
     WorkloadConfig config = random_workload_config(rng);
     config.optimizer.chains = 2;
@@ -105,7 +99,7 @@ TEST(FuzzFiles, MutatedPlansAreRefusedOrEvaluate) {
     }
   }
   int evaluated = 0;
-  const int count = fuzz_count();
+  const int count = test::fuzz_count();
   for (int i = 0; i < count; ++i) {
     const std::string text = test::mutated(texts[static_cast<std::size_t>(i) % texts.size()], rng);
     SCOPED_TRACE(text);
@@ -128,7 +122,7 @@ TEST(FuzzFiles, MutatedHardwareIsRefusedOrEvaluates) {
   const Plan plan = concurrent_plan(config, h100);
   const std::string base = hardware_profile_text(h100, {});
   int evaluated = 0;
-  const int count = fuzz_count();
+  const int count = test::fuzz_count();
   for (int i = 0; i < count; ++i) {
     const std::string text = test::mutated(base, rng);
     SCOPED_TRACE(text);
@@ -152,7 +146,7 @@ TEST(FuzzFiles, MutatedPinsAndForeignStartsAreRefusedOrKept) {
   const std::vector<std::string> kPins = {
       "t_pi=m2", "t_pi=2,1,4", "t_pi=r0 n[0-1] g[0-3]", "t_pi=2,1,4/m2/r0 n[0-1] g[0-3]"};
   int kept = 0;
-  const int count = fuzz_count();
+  const int count = test::fuzz_count();
   for (int i = 0; i < count; ++i) {
     const bool foreign = i % 3 == 0;
     std::string text = kPins[static_cast<std::size_t>(i) % kPins.size()];

@@ -3,23 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
 #include "rpeg/base/error.h"
 #include "rpeg/search/search.h"
-#include "support/mutated_text.h"
+#include "support/fuzz.h"
 #include "support/random_config.h"
 
 namespace rpeg {
 namespace {
-
-int fuzz_count() {
-  const char* wanted = std::getenv("RPEG_FUZZ");
-  return wanted != nullptr ? std::atoi(wanted) : 300;
-}
 
 bool is_sound(double value) { return std::isfinite(value) && value > 0.0; }
 
@@ -59,7 +54,7 @@ TEST(Fuzz, RandomConfigurationsGiveAPlanThatFitsOrAReason) {
   Rng rng(2026);
   const HardwareProfile h100 = load_hardware_profile("builtin:h100-sxm");
   int plans = 0;
-  const int count = fuzz_count() / 2;
+  const int count = test::fuzz_count() / 2;
   for (int i = 0; i < count; ++i) {
     WorkloadConfig config = random_workload_config(rng);
     config.optimizer.chains = 2;
@@ -77,7 +72,8 @@ TEST(Fuzz, ExtremeSizesAreRefusedOrGiveAPlanThatFits) {
   Rng rng(77);
   const HardwareProfile h100 = load_hardware_profile("builtin:h100-sxm");
   int allowed = 0;
-  const int count = fuzz_count() / 100;  // each takes as long as dozens of the others
+  const int count =
+      std::max(1, test::fuzz_count() / 100);  // each takes as long as dozens of the others
   for (int i = 0; i < count; ++i) {
     YamlWriter writer;
     write_workload_inputs(writer, extreme_workload_config(rng));
@@ -118,7 +114,7 @@ TEST(Fuzz, MutatedFilesAreRefusedOrGiveAPlanThatFits) {
   }
   int refused = 0;
   int plans = 0;
-  const int count = fuzz_count() / 2;
+  const int count = test::fuzz_count() / 2;
   for (int i = 0; i < count; ++i) {
     const std::string text = test::mutated(texts[static_cast<std::size_t>(i) % texts.size()], rng);
     SCOPED_TRACE(text);

@@ -1,10 +1,22 @@
 #pragma once
 
+#include <cstdlib>
 #include <string>
 
 #include "rpeg/base/rng.h"
 
 namespace rpeg::test {
+
+/// Inputs of a fuzz test: RPEG_FUZZ, by default a few hundred, fewer under a sanitizer.
+inline int fuzz_count() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr int kDefault = 60;
+#else
+  constexpr int kDefault = 300;
+#endif
+  const char* wanted = std::getenv("RPEG_FUZZ");
+  return wanted != nullptr ? std::atoi(wanted) : kDefault;
+}
 
 /// Changes a few places of a text: digits, keys, lines.
 inline std::string mutated(std::string text, Rng& rng) {
