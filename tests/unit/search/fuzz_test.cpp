@@ -73,7 +73,7 @@ TEST(Fuzz, ExtremeSizesAreRefusedOrGiveAPlanThatFits) {
   const HardwareProfile h100 = load_hardware_profile("builtin:h100-sxm");
   int allowed = 0;
   const int count =
-      std::max(1, test::fuzz_count() / 100);  // each takes as long as dozens of the others
+      std::max(1, test::fuzz_count() / 200);  // each takes as long as dozens of the others
   for (int i = 0; i < count; ++i) {
     YamlWriter writer;
     write_workload_inputs(writer, extreme_workload_config(rng));
