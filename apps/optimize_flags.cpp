@@ -16,6 +16,11 @@ constexpr const char* kExamples = R"(Examples:
 Names of plans: greedy, concurrent, colocated-uniform, split-async, real-heuristic.
 Exit codes: 0 success, 2 usage or input, 3 no plan fits, 70 internal error.)";
 
+/// An empty word would count as a flag that is not given.
+std::string not_empty(const std::string& text) {
+  return text.empty() ? "expected a value, found an empty one" : "";
+}
+
 /// What the search is made of.
 std::vector<CLI::Option*> add_search_flags(CLI::App& app, OptimizeFlags& flags) {
   auto* evals = app.add_option("--evals", flags.evals, "Evaluations in all; reproducible exactly");
@@ -45,8 +50,10 @@ std::vector<CLI::Option*> add_result_flags(CLI::App& app, OptimizeFlags& flags) 
   auto* start = app.add_option("--start", flags.start, "Begin at this plan file or named plan");
   auto* top = app.add_option("--top", flags.top, "Report and save the K best distinct plans");
   top->check(above_zero);
+  start->check(not_empty);
   auto* base = app.add_option("--base-plan", flags.base_plan, "Where to save the greedy plan");
   auto* best = app.add_option("--opt-plan", flags.opt_plan, "Where to save the optimized plan");
+  for (auto* path : {base, best}) path->check(not_empty);
   auto* plots = app.add_flag("--plots", flags.plots, "Draw the graph and the timelines (PDF)");
   return {start, top, base, best, plots};
 }
@@ -71,6 +78,7 @@ bool parse_optimize_flags(int argc, const char* const* argv, OptimizeFlags* flag
   auto* sweep = app.add_option("--sweep", flags->sweep, "gpus=8,16,32: a search for each size");
   auto* sweep_out = app.add_option("--sweep-out", flags->sweep_out, "The sweep's table as CSV");
   sweep_out->needs(sweep);
+  for (auto* option : {evaluate, explain, sweep, sweep_out}) option->check(not_empty);
   const auto search = add_search_flags(app, *flags);
   const auto results = add_result_flags(app, *flags);
   app.add_option("--log-file", flags->log_file, "Also log to this file");

@@ -63,6 +63,20 @@ Pin pin_as_in(const Plan& plan, const std::string& name, const WorkloadConfig& c
   return {name, vertex.parallelism, vertex.micro_batches, vertex.placement};
 }
 
+[[noreturn]] void refuse_plan(const std::string& text) {
+  throw Error(ErrorKind::kUsage,
+              fmt::format("`{}` is neither a file nor the name of a plan; names are {}",
+                          text,
+                          fmt::join(plan_names(), ", ")));
+}
+
+/// Whether two paths name one file, which may not exist yet.
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(a, ignored), ignored) ==
+         std::filesystem::weakly_canonical(std::filesystem::absolute(b, ignored), ignored);
+}
+
 }  // namespace
 
 WorkloadConfig load_config(const OptimizeFlags& flags) {
@@ -106,12 +120,7 @@ NamedPlan load_plan(const std::string& name_or_path,
   if (is_plan_name(name_or_path)) {
     return {name_or_path, named_plan(name_or_path, config, profile)};
   }
-  if (!std::filesystem::exists(name_or_path)) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("`{}` is neither a file nor the name of a plan; names are {}",
-                            name_or_path,
-                            fmt::join(plan_names(), ", ")));
-  }
+  if (!std::filesystem::exists(name_or_path)) refuse_plan(name_or_path);
   const PlanFile file = load_plan_file(name_or_path);
   check_suits(name_or_path, file, config);
   return {name_or_path, file.plan};
@@ -124,6 +133,7 @@ PlanFile load_plan_to_evaluate(const OptimizeFlags& flags, const HardwareProfile
     file.plan = load_plan(flags.evaluate, file.inputs, profile).plan;
     return file;
   }
+  if (!std::filesystem::exists(flags.evaluate)) refuse_plan(flags.evaluate);
   if (!flags.config.empty() || !flags.lengths.empty()) {
     throw Error(ErrorKind::kUsage,
                 "--evaluate of a plan file excludes --config and --lengths: the file has its "
@@ -145,14 +155,14 @@ SearchOptions search_options(const OptimizeFlags& flags,
   for (const std::string& text : flags.pins) {
     if (text.find('=') != std::string::npos) {
       options.pins.push_back(parse_pin(text));
-    } else if (options.start) {
-      options.pins.push_back(pin_as_in(*options.start, text, config));
+    } else if (!options.start) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("--pin {0}: a vertex without a decision keeps that of --start, which "
+                              "is not given; a decision reads like {0}=4,1,2 (dp,pp,tp), {0}=m8 or "
+                              "{0}=r0 n[0-1] g[0-3]",
+                              text.empty() ? "g_pi" : text));
     } else {
-      throw Error(
-          ErrorKind::kUsage,
-          fmt::format("--pin {0}: a vertex alone keeps what a plan decides for it: give the "
-                      "plan with --start, or a decision, as in {0}=4,1,2 (dp,pp,tp)",
-                      text));
+      options.pins.push_back(pin_as_in(*options.start, text, config));
     }
   }
   return options;
@@ -184,7 +194,9 @@ std::vector<int> parse_sweep(const std::string& text) {
 }
 
 void check_outputs(const WorkloadConfig& config) {
-  if (!config.output.opt_plan.empty() && config.output.opt_plan == config.output.base_plan) {
+  const bool both = !config.output.opt_plan.empty() && !config.output.base_plan.empty();
+  const bool device = both && std::filesystem::is_other(config.output.opt_plan);
+  if (both && !device && is_same_file(config.output.opt_plan, config.output.base_plan)) {
     throw Error(ErrorKind::kUsage,
                 "the base plan and the optimized plan have one path: " + config.output.opt_plan);
   }

@@ -18,9 +18,11 @@ using namespace rpeg;
 using apps::OptimizeFlags;
 
 std::atomic<bool> stop_requested{false};
-void request_stop(int signal) {
+void request_stop(int) {
   stop_requested = true;
-  std::signal(signal, SIG_DFL);  // the second one ends the program
+  // The second one ends the program.
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
 }
 
 void explain(const Evaluation& evaluation,
@@ -38,6 +40,10 @@ std::optional<NamedPlan> load_other(const OptimizeFlags& flags,
   return apps::load_plan(flags.explain_against, config, profile);
 }
 
+std::string explain_hint(const OptimizeFlags& flags) {
+  return flags.explains ? "" : " (--explain names the smallest change that fits)";
+}
+
 void evaluate(const OptimizeFlags& flags) {
   apps::set_up_logging({flags.debug, flags.quiet, flags.log_file});
   const HardwareProfile profile = apps::load_hardware(flags);
@@ -46,9 +52,11 @@ void evaluate(const OptimizeFlags& flags) {
   const Evaluation evaluation = evaluate_plan(file.plan, file.inputs, profile);
   std::cout << plan_report(evaluation, file.inputs, describe(profile));
   if (flags.explains) explain(evaluation, file.inputs, profile, other);
-  if (evaluation.fits()) return;
-  const std::string hint = flags.explains ? "" : " (--explain names the smallest change that fits)";
-  throw Error(ErrorKind::kInfeasible, evaluation.priced.overflow_text + hint);
+  if (!evaluation.fits()) {
+    throw Error(ErrorKind::kInfeasible, evaluation.priced.overflow_text + explain_hint(flags));
+  }
+  const std::string too_long = too_long_text(evaluation);
+  if (!too_long.empty()) throw Error(ErrorKind::kInfeasible, too_long);
 }
 
 /// Makes the search end on a signal and show its progress.
@@ -62,9 +70,17 @@ void attend(SearchOptions* options, bool quiet) {
 SearchResult search(const WorkloadConfig& config,
                     const HardwareProfile& profile,
                     const SearchOptions& options) {
-  SearchResult result = search_plan(config, profile, options);
-  if (apps::is_interactive()) std::cerr << "\r\033[K";
-  return result;
+  const auto clear_line = [] {
+    if (apps::is_interactive()) std::cerr << "\r\033[K";
+  };
+  try {
+    SearchResult result = search_plan(config, profile, options);
+    clear_line();
+    return result;
+  } catch (...) {
+    clear_line();
+    throw;
+  }
 }
 
 void optimize(const OptimizeFlags& flags, int argc, const char* const* argv) {
@@ -76,7 +92,13 @@ void optimize(const OptimizeFlags& flags, int argc, const char* const* argv) {
   SearchOptions options = apps::search_options(flags, config, profile);
   const auto other = load_other(flags, config, profile);
   attend(&options, flags.quiet);
-  const SearchResult result = search(config, profile, options);
+  SearchResult result;
+  try {
+    result = search(config, profile, options);
+  } catch (const NoPlanFits& none) {
+    if (flags.explains) explain(none.nearest(), config, profile, other);
+    throw Error(ErrorKind::kInfeasible, none.message() + explain_hint(flags));
+  }
   std::cout << search_report(result, config, describe(profile));
   if (flags.explains) explain(result.best, config, profile, other);
   std::cout << '\n';
@@ -101,7 +123,6 @@ void sweep(const OptimizeFlags& flags) {
   }
   if (!flags.sweep_out.empty()) apps::check_writable(flags.sweep_out);
   for (const ClusterSpec& cluster : clusters) {
-    if (stop_requested) break;
     config.hardware = cluster;
     SearchOptions options = apps::search_options(flags, config, profile);
     attend(&options, flags.quiet);
@@ -116,6 +137,15 @@ void sweep(const OptimizeFlags& flags) {
       spdlog::info("gpus={}: {}", row.gpus, error.what());
     }
     rows.push_back(row);
+    if (stop_requested) {
+      spdlog::warn(
+          "stopped on request: the search for {} GPUs was cut short, {} of {} sizes were "
+          "not searched",
+          row.gpus,
+          clusters.size() - rows.size(),
+          clusters.size());
+      break;
+    }
   }
   std::cout << sweep_report(rows, config);
   if (!flags.sweep_out.empty()) {

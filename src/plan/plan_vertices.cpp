@@ -13,6 +13,7 @@ namespace rpeg {
 namespace {
 
 constexpr double kMostGpus = 1e6;
+constexpr double kMostMicroBatches = 1 << 20;  // of one call: the search counts no further
 
 /// `count` whole numbers of a flow list; a fault and an empty result otherwise.
 std::vector<int> read_ints(MapReader& reader,
@@ -152,7 +153,7 @@ VertexEntry read_vertex(const YamlValue& item,
     for (const char* key : {"op", "model", "stage", "share", "tokens"}) reader.ignore(key);
   }
   entry.plan.parallelism = read_parallelism(reader);
-  entry.plan.micro_batches = reader.integer("micro_batches", {1, 1e9}, 1);
+  entry.plan.micro_batches = reader.integer("micro_batches", {1, kMostMicroBatches}, 1);
   entry.plan.placement = read_placement(reader.map("placement", true));
   reader.finish();
   return entry;

@@ -236,6 +236,15 @@ SpaceBound bound_by_flop(const Space& space, const HardwareProfile& profile) {
               " (weak: the space is too large to price)"};
 }
 
+/// One structure per class of those that no other excludes less: staleness only loosens cycles.
+std::vector<Structure> widest_structures(const Space& space) {
+  const std::int64_t actor = std::ranges::max(space.tau_actor);
+  std::vector<Structure> widest;
+  if (!space.must_share) widest.push_back({actor, std::ranges::max(space.tau_critic), false, 0});
+  if (space.may_share) widest.push_back({actor, actor, true, 0});
+  return widest;
+}
+
 }  // namespace
 
 SpaceBound bound_of(SubPlanTable& table) {
@@ -249,8 +258,7 @@ SpaceBound bound_of(SubPlanTable& table) {
   }
   std::optional<StructureClass> best;
   double least_s = kInfinite;
-  for (const Structure& structure : all_structures(space)) {
-    if (structure.cuts != 0) continue;  // a class holds all of them
+  for (const Structure& structure : widest_structures(space)) {
     const StructureClass c = make_class(space, frontiers, structure);
     const double period_s = least_period_s(c, {});
     if (period_s >= least_s) continue;

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace rpeg::search {
@@ -21,7 +22,17 @@ class ChainPool {
         results_(tasks.size()),
         status_(tasks.size()) {
     running_ = std::min(static_cast<std::size_t>(threads), tasks.size());
-    for (std::size_t i = running_; i > 0; --i) threads_.emplace_back([this] { work(); });
+    const std::scoped_lock lock(mutex_);
+    for (std::size_t i = running_; i > 0; --i) {
+      try {
+        threads_.emplace_back([this] { work(); });
+      } catch (const std::system_error&) {
+        // The system has no more threads: those that run take all chains.
+        if (threads_.empty()) throw;
+        running_ -= i;
+        break;
+      }
+    }
   }
 
   /// Calls `look` now and then until all chains have ended.

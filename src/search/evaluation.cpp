@@ -1,5 +1,8 @@
 #include "rpeg/search/evaluation.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -31,7 +34,8 @@ PlanMetrics measure(const Evaluation& evaluation,
   double busy = 0.0;
   for (const TimedTask& task : evaluation.priced.tasks.tasks) {
     for (const std::int32_t atom : task.atoms) {
-      busy += evaluation.priced.tasks.atom_gpus[static_cast<std::size_t>(atom)] * task.time.total_s;
+      busy += evaluation.priced.tasks.atom_gpus[static_cast<std::size_t>(atom)] *
+              std::min(task.time.total_s, kLongestTask_s);
     }
   }
   metrics.gpu_utilization = busy / (metrics.active_gpus * period);
@@ -63,6 +67,19 @@ Evaluation evaluate_plan(const Plan& plan,
   result.steady = simulate(result.priced.tasks, config.optimizer.k_eval);
   result.metrics = measure(result, graph, config);
   return result;
+}
+
+std::string too_long_text(const Evaluation& evaluation) {
+  const auto& tasks = evaluation.priced.tasks.tasks;
+  const auto longest =
+      std::ranges::max_element(tasks, {}, [](const TimedTask& task) { return task.time.total_s; });
+  if (longest == tasks.end() || longest->time.total_s <= kLongestTask_s) return "";
+  return fmt::format(
+      "{} takes {:.3g} s in every iteration, more than the {:.0e} s up to which "
+      "plans are compared",
+      longest->name,
+      longest->time.total_s,
+      kLongestTask_s);
 }
 
 double plan_objective(const Evaluation& evaluation, const WorkloadConfig& config) {

@@ -243,16 +243,7 @@ void StructureSearch::choose_sub_plan(std::size_t v) {
   times_[v] = least;
 }
 
-void StructureSearch::evaluate() {
-  ++result_.evaluations;
-  const Score score = bench_.evaluator.score(plan_);
-  if (score.overflow < result_.least_overflow) {
-    result_.least_overflow = score.overflow;
-    result_.tightest = plan_;
-  }
-  if (score.overflow > 0.0 || result_.top.is_beyond(score.objective)) return;
-  result_.top.offer(plan_, score.objective, score.period_s);
-}
+void StructureSearch::evaluate() { look_at(bench_, plan_, result_); }
 
 /// Counts the sub-plans of all normal tuples of blocks.
 class DistinctCounter {
@@ -335,6 +326,17 @@ SpaceSize space_size(SubPlanTable& table) {
         (counter.combinations() <= kMostCombinations ? counter.distinct() : counter.plans());
   }
   return size;
+}
+
+void look_at(Workbench& bench, const Plan& plan, ChainResult& result) {
+  ++result.evaluations;
+  const Score score = bench.evaluator.score(plan);
+  if (score.overflow < result.least_overflow) {
+    result.least_overflow = score.overflow;
+    result.tightest = plan;
+  }
+  if (score.overflow > 0.0 || result.top.is_beyond(score.objective)) return;
+  result.top.offer(plan, score.objective, score.period_s);
 }
 
 ChainResult try_all(Workbench& bench,

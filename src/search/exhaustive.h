@@ -15,6 +15,9 @@ struct SpaceSize {
 };
 SpaceSize space_size(SubPlanTable& table);
 
+/// Scores one plan and keeps it when it is among the best, or nearest to fitting.
+void look_at(Workbench& bench, const Plan& plan, ChainResult& result);
+
 /// Most distinct plans that `try_all` accepts.
 inline constexpr double kMostPlans = 5e7;
 

@@ -11,6 +11,7 @@ namespace rpeg::search {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr int kGpusPerPrice = 4096;  // whose groups are enumerated in the time of one price
 
 /// Calls `visit(block)` for a block of every shape within hardware.max_gpus.
 template <typename Visit>
@@ -126,7 +127,9 @@ std::int64_t count_sub_plans(SubPlanTable& table, std::int64_t most) {
     for (std::size_t kind = 0; kind < table.space().kinds.size(); ++kind) {
       const bool is_cut = parts > 1 && is_inference(table.space().kinds[kind].op);
       const auto each = is_cut ? 1 + parts * (parts + 1) / 2 : 1;
-      count += each * static_cast<std::int64_t>(table.of(kind, block).all.size());
+      // Groups that cross nodes unevenly are enumerated GPU by GPU.
+      const std::int64_t weight = 1 + block.gpu_count() / kGpusPerPrice;
+      count += weight * each * static_cast<std::int64_t>(table.of(kind, block).all.size());
     }
     table.trim();
     return count <= most;

@@ -90,8 +90,13 @@ bool Mover::put_same(Plan& plan,
   if (gpus % model != 0) return false;
   const Parallelism split{gpus / model, like.parallelism.pp, like.parallelism.tp};
   std::int64_t m = like.micro_batches;
-  if (!space_.pins[k].micro_batches && m > table_.most_micro_batches(k, split)) {
-    m = half(table_.most_micro_batches(k, split) + 1);
+  const std::int64_t most = table_.most_micro_batches(k, split);
+  if (!space_.pins[k].micro_batches) {
+    // The largest number of another vertex may be none of the numbers of this one, for which alone
+    // the bound holds.
+    const bool whole = space_.kinds[k].op == Op::kGenerate && split.pp == 1;
+    if (m != most) m = half(std::min(m, most) + 1);
+    if (whole) m = 1;
   }
   if (!table_.is_valid(k, block, split, m)) return false;
   plan.vertices[vertex] = {split, m, block};

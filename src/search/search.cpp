@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,14 +26,15 @@ using search::Clock;
 // pools, on which a part of their budget goes: chains that all begin alike end alike.
 constexpr std::int64_t kChainsFromBaselines = 2;
 constexpr std::int64_t kPoolsShare = 4;
+constexpr double kLongestSearch_s = 1e8;  // three years: more would not fit into the clock
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 Clock::time_point later(Clock::time_point start, double seconds) {
-  return start +
-         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  return start + std::chrono::duration_cast<Clock::duration>(
+                     std::chrono::duration<double>(std::min(seconds, kLongestSearch_s)));
 }
 
 int thread_count(const SearchOptions& options) {
@@ -99,6 +101,7 @@ std::vector<ChainResult> run_chains(const Search& search,
 
 /// Evaluations that fit into the time that is left, from the speed of ever longer samples.
 std::int64_t budget_of_time(const Search& search, double time_s) {
+  constexpr double kMostEvaluations = 1e15;
   const double enough_s = std::min(1.0, 0.05 * time_s);
   std::int64_t sample = 8 * search.config.optimizer.chains;
   while (true) {
@@ -110,7 +113,8 @@ std::int64_t budget_of_time(const Search& search, double time_s) {
     const double left_s = std::max(0.0, time_s - seconds_since(search.begin));
     if (took_s >= enough_s || left_s < 0.75 * time_s || done < sample) {
       const double speed = static_cast<double>(done) / std::max(1e-9, took_s);
-      return std::max(search.config.optimizer.chains, static_cast<std::int64_t>(speed * left_s));
+      return std::max(search.config.optimizer.chains,
+                      static_cast<std::int64_t>(std::min(kMostEvaluations, speed * left_s)));
     }
     sample *= 2;
   }
@@ -203,14 +207,22 @@ std::vector<Evaluation> best_plans(const std::vector<ChainResult>& chains, const
   for (const search::RankedPlan& plan : top.plans()) {
     best.push_back(evaluate_plan(plan.plan, search.config, search.profile));
   }
-  if (!best.empty()) return best;
-  const Evaluation nearest = evaluate_plan(tightest->tightest, search.config, search.profile);
-  throw Error(ErrorKind::kInfeasible,
-              std::string("no plan that was looked at ") +
-                  (search.options.pins.empty() ? "" : "and keeps the pins ") +
-                  "fits into memory; the one nearest to it: " + nearest.priced.overflow_text +
-                  ". More GPUs divide the state further; optimizer.zero_stage, recompute and "
-                  "sequence_parallel, or smaller models and batches, need less of it");
+  const std::string looked = std::string("no plan that was looked at ") +
+                             (search.options.pins.empty() ? "" : "and keeps the pins ");
+  if (best.empty()) {
+    Evaluation nearest = evaluate_plan(tightest->tightest, search.config, search.profile);
+    const std::string why = nearest.priced.overflow_text;
+    throw NoPlanFits(looked + "fits into memory; the one nearest to it: " + why +
+                         ". More GPUs divide the state further; optimizer.zero_stage, recompute "
+                         "and sequence_parallel, or smaller models and batches, need less of it",
+                     nearest);
+  }
+  if (const std::string why = too_long_text(best.front()); !why.empty()) {
+    throw NoPlanFits(looked + "is fast enough to be predicted; of the fastest, " + why,
+                     best.front());
+  }
+  std::erase_if(best, [](const Evaluation& plan) { return !too_long_text(plan).empty(); });
+  return best;
 }
 
 std::vector<ChainResult> anneal(const Search& search, SearchStatistics& statistics) {
@@ -238,10 +250,17 @@ std::vector<ChainResult> exhaust(const Search& search,
   std::vector<ChainResult> results;
   results.push_back(search::try_all(bench, size, top, search.options.stop, status));
   statistics.budget = results.front().evaluations;
+  if (results.front().least_overflow == std::numeric_limits<double>::infinity()) {
+    // Stopped before the first plan: the plans made by hand are all there is.
+    for (const Plan& plan : search.starts) search::look_at(bench, plan, results.front());
+  }
   return results;
 }
 
 }  // namespace
+
+NoPlanFits::NoPlanFits(std::string message, Evaluation nearest)
+    : Error(ErrorKind::kInfeasible, std::move(message)), nearest_(std::move(nearest)) {}
 
 SearchResult search_plan(const WorkloadConfig& config,
                          const HardwareProfile& profile,

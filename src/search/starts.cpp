@@ -38,7 +38,10 @@ Plan adapted(Workbench& bench, Plan plan) {
   }
   // The structure may lie outside of the candidates; its vertices must be those of the job.
   const auto violations = find_violations(plan, build_graph(config.policy, plan.structure), config);
-  if (!violations.empty()) refuse(violations.front().vertex + ": " + violations.front().message);
+  if (!violations.empty()) {
+    const Violation& first = violations.front();
+    refuse(first.vertex.empty() ? first.message : first.vertex + ": " + first.message);
+  }
   admit_structure(space, plan);
   const std::vector<std::size_t>& kinds = kinds_of(space, plan.structure);
   for (std::size_t v = 0; v < kinds.size(); ++v)

@@ -68,7 +68,8 @@ SubPlanTable::Limits SubPlanTable::limits_of(const Vertex& vertex) const {
 }
 
 std::int64_t SubPlanTable::most_micro_batches(std::size_t kind, const Parallelism& split) const {
-  return limits_[kind].units / split.dp;
+  constexpr std::int64_t kMost = 1 << 20;  // what the keys of the evaluator hold
+  return std::min(kMost, limits_[kind].units / split.dp);
 }
 
 bool SubPlanTable::is_valid(std::size_t kind,

@@ -5,6 +5,8 @@
 #include <yaml-cpp/parser.h>
 
 #include <sstream>
+#include <string>
+#include <unordered_map>
 
 #include "rpeg/base/error.h"
 #include "rpeg/yaml/reader.h"
@@ -69,6 +71,7 @@ class TreeBuilder : public YAML::EventHandler {
     YamlValue value;
     bool has_key = false;
     YamlValue key;
+    std::unordered_map<std::string, int> lines;  ///< of the keys so far
   };
 
   void note(const YAML::Mark& mark) {
@@ -108,7 +111,7 @@ class TreeBuilder : public YAML::EventHandler {
     refuse_anchor(mark, anchor);
     refuse_tag(tag);
     refuse_as_key();
-    stack_.push_back({node(kind, mark), false, {}});
+    stack_.push_back({node(kind, mark), false, {}, {}});
   }
 
   bool key_expected() const {
@@ -150,12 +153,13 @@ class TreeBuilder : public YAML::EventHandler {
     if (key.kind != YamlValue::Kind::kScalar) {
       refuse_as_key();
     }
-    if (const YamlValue* first = parent.value.find(key.scalar)) {
+    const auto [first, is_new] = parent.lines.try_emplace(key.scalar, key.line);
+    if (!is_new) {
       fail(file_,
            key.line,
            key.column,
            fmt::format(
-               "duplicate key `{}`; it was first given at line {}", key.scalar, first->key_line));
+               "duplicate key `{}`; it was first given at line {}", key.scalar, first->second));
     }
     parent.key = std::move(key);
     parent.has_key = true;

@@ -160,8 +160,12 @@ void Faults::throw_if_any() const {
     return;
   }
   std::string all = messages_.size() == 1 ? "" : fmt::format("{} faults:", messages_.size());
-  for (const auto& message : messages_) {
-    all += (all.empty() ? "" : "\n") + message;
+  constexpr std::size_t kMostShown = 100;
+  for (std::size_t i = 0; i < std::min(kMostShown, messages_.size()); ++i) {
+    all += (all.empty() ? "" : "\n") + messages_[i];
+  }
+  if (messages_.size() > kMostShown) {
+    all += fmt::format("\n... and {} more", messages_.size() - kMostShown);
   }
   throw Error(ErrorKind::kUsage, all);
 }

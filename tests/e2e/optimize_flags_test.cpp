@@ -165,7 +165,7 @@ TEST_F(Flags, PinsKeepWhatTheyName) {
 
 TEST_F(Flags, BadPinsAreRefused) {
   const std::string flags = "--config workload.yaml --evals 10 ";
-  expect_refusal(flags + "--pin t_pi", "--pin t_pi: a vertex alone");
+  expect_refusal(flags + "--pin t_pi", "--pin t_pi: a vertex without a decision keeps that of");
   expect_refusal(flags + "--pin t_pi=1,2", "pin `t_pi=1,2`");
   expect_refusal(flags + "--start greedy --pin t_X",
                  "--pin t_X: the plan of --start has no such vertex; it has g_pi, i_R");
@@ -230,6 +230,53 @@ TEST_F(Flags, SweepSaysWhereNoPlanFits) {
   EXPECT_EQ(outcome.exit_code, 3);
   EXPECT_THAT(outcome.output, ContainsRegex("\n +1 +no plan fits"));
   EXPECT_THAT(outcome.errors, HasSubstr("no plan fits on any of these clusters"));
+}
+
+TEST_F(Flags, ExplainNamesTheSmallestChangeWhenNoPlanFits) {
+  for (int model = 0; model < 3; ++model) {
+    replace_in("workload.yaml", "layers: 4, hidden_dim: 1024", "layers: 400, hidden_dim: 8192");
+  }
+  const Outcome plain = run("--config workload.yaml --evals 100");
+  EXPECT_EQ(plain.exit_code, 3);
+  EXPECT_EQ(plain.output, "");
+  EXPECT_THAT(plain.errors, HasSubstr("--explain names the smallest change that fits"));
+  const Outcome outcome = run("--config workload.yaml --evals 100 --explain");
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.output, HasSubstr("Why it does not fit"));
+  EXPECT_THAT(outcome.errors, HasSubstr("no plan that was looked at fits into memory"));
+}
+
+TEST_F(Flags, EmptyWordsAndUnknownPlansAreRefused) {
+  const std::string flags = "--config workload.yaml --evals 10 ";
+  for (const char* flag : {"--start", "--opt-plan", "--base-plan"}) {
+    expect_refusal(flags + flag + " ''", std::string(flag) + ": expected a value");
+  }
+  expect_refusal("--config workload.yaml --sweep ''", "--sweep: expected a value");
+  expect_refusal("--config workload.yaml --evaluate ''", "--evaluate: expected a value");
+  expect_refusal("--config workload.yaml --evaluate gredy",
+                 "`gredy` is neither a file nor the name of a plan; names are greedy");
+  expect_refusal(flags + "--opt-plan a.yaml --base-plan ./a.yaml", "have one path");
+}
+
+/// Sends SIGINT while a search runs that would take days.
+TEST_F(Flags, AStopSavesThePlanAndTellsWhatASweepLeftOut) {
+  const auto interrupted = [&](const std::string& flags) {
+    // The shell's background jobs ignore SIGINT, so timeout sends it.
+    const std::string command = "cd " + directory_.string() +
+                                " && timeout --preserve-status -s INT 1 " + RPEG_BINARY_DIR +
+                                "/bin/rpeg-optimize --quiet --hw builtin:h100-sxm " +
+                                "--config workload.yaml " + flags + " > out 2> err";
+    const int status = std::system(command.c_str());
+    EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0) << read_file(directory_ / "err");
+  };
+  interrupted("--evals 1000000000000 --opt-plan plan.yaml");
+  EXPECT_THAT(read_file(directory_ / "out"), HasSubstr("stopped on request"));
+  EXPECT_NO_THROW(load_plan_file(directory_ / "plan.yaml"));
+  interrupted("--evals 1000000000000 --sweep gpus=2,4 --sweep-out sweep.csv");
+  EXPECT_THAT(read_file(directory_ / "out"), ContainsRegex("\n +2 +[0-9.]+"));
+  EXPECT_THAT(read_file(directory_ / "err"),
+              HasSubstr("the search for 2 GPUs was cut short, 1 of 2 sizes were not searched"));
+  EXPECT_TRUE(fs::exists(directory_ / "sweep.csv"));
 }
 
 TEST_F(Flags, ObjectiveOverridesTheFile) {

@@ -1,6 +1,7 @@
 #include "support/random_config.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace rpeg {
 namespace {
@@ -88,7 +89,73 @@ OptimizerSpec random_optimizer(Rng& rng) {
   return optimizer;
 }
 
+/// Every order of magnitude from 1 to `most` is as likely as the others.
+std::int64_t any_size(Rng& rng, double most) {
+  return static_cast<std::int64_t>(std::exp(rng.uniform() * std::log(most)));
+}
+
+ModelSpec extreme_model(Rng& rng) {
+  ModelSpec model;
+  model.layers = any_size(rng, 1e5);
+  model.num_kv_heads = any_size(rng, 1e3);
+  model.num_heads = model.num_kv_heads * any_size(rng, 1e3);
+  model.head_dim = any_size(rng, 1e4);
+  model.hidden_dim = any_size(rng, 1e7);
+  model.ffn_dim = any_size(rng, 1e7);
+  model.vocab_size = any_size(rng, 1e8);
+  return model;
+}
+
+void make_extreme(Rng& rng, WorkloadSpec& workload, std::int64_t minibatches) {
+  workload.batch_size = minibatches * any_size(rng, 1e7 / static_cast<double>(minibatches));
+  if (workload.samples_per_prompt > 1) workload.samples_per_prompt = 1 + any_size(rng, 99'999);
+  workload.context_length = any_size(rng, 1e8);
+  workload.generation_length = any_size(rng, 1e8);
+  workload.gen_quantiles.clear();
+  const auto end = static_cast<double>(workload.generation_length);
+  double share = 0.0;
+  double tokens = 0.0;
+  for (std::int64_t points = rng.below(32); points > 0; --points) {
+    // Steps of every size, so that shares and lengths come close to 0, to each other and to 1.
+    share += (1.0 - share) / static_cast<double>(any_size(rng, 1e8));
+    tokens += (end - tokens) / static_cast<double>(any_size(rng, 1e8));
+    if (share >= 1.0 || tokens >= end) break;
+    workload.gen_quantiles.push_back({share, tokens});
+  }
+  if (!workload.gen_quantiles.empty()) workload.gen_quantiles.push_back({1.0, end});
+}
+
 }  // namespace
+
+WorkloadConfig extreme_workload_config(Rng& rng) {
+  WorkloadConfig config = random_workload_config(rng);
+  ClusterSpec& cluster = config.hardware;
+  cluster.max_gpus.reset();
+  cluster.gpus_per_node = static_cast<int>(any_size(rng, 1e6));
+  cluster.nodes_per_rack = static_cast<int>(any_size(rng, 1e6 / cluster.gpus_per_node));
+  cluster.racks =
+      static_cast<int>(any_size(rng, 1e6 / cluster.gpus_per_node / cluster.nodes_per_rack));
+  if (coin(rng)) {
+    cluster.max_gpus = static_cast<int>(any_size(rng, cluster.gpu_count()));
+  }
+  for (auto& model : config.models) {
+    if (model && coin(rng)) model = extreme_model(rng);
+  }
+  if (config.policy.allow_ac_share) {
+    config.models[static_cast<std::size_t>(ModelRole::kCritic)] = config.models[0];
+  }
+  config.policy.epochs = any_size(rng, 1000);
+  config.policy.minibatches = any_size(rng, 1e6);
+  make_extreme(rng, config.workload, config.policy.minibatches);
+  config.optimizer.k_x = any_size(rng, 1000);
+  config.optimizer.stag_window = any_size(rng, 1e9);
+  config.optimizer.staleness_actor.assign({0, 64, any_size(rng, 63)});
+  config.optimizer.max_tp.reset();
+  config.optimizer.max_pp.reset();
+  if (coin(rng)) config.optimizer.max_tp = any_size(rng, 1e6);
+  if (coin(rng)) config.optimizer.max_pp = any_size(rng, 1e6);
+  return config;
+}
 
 WorkloadConfig random_workload_config(Rng& rng) {
   WorkloadConfig config;

@@ -11,4 +11,8 @@ namespace rpeg {
 /// then; `output` stays empty.
 WorkloadConfig random_workload_config(Rng& rng);
 
+/// A configuration of sizes that nobody has, up to the limits of the loader (which may refuse it):
+/// a million GPUs or one, models of one layer or a hundred thousand, and so on.
+WorkloadConfig extreme_workload_config(Rng& rng);
+
 }  // namespace rpeg

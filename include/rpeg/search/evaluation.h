@@ -6,6 +6,7 @@
 /// hand.
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "rpeg/cost/cost_model.h"
@@ -42,6 +43,10 @@ struct Evaluation {
 Evaluation evaluate_plan(const Plan& plan,
                          const WorkloadConfig& config,
                          const HardwareProfile& profile);
+
+/// Names the longest task when it exceeds kLongestTask_s, so that the period is no prediction; ""
+/// otherwise.
+std::string too_long_text(const Evaluation& evaluation);
 
 /// What the search minimises, before the memory penalty: ln λ, or ln(GPUs · λ) for the objective
 /// `cost` (price and tokens are the same for every plan).

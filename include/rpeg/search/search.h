@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "rpeg/base/error.h"
 #include "rpeg/search/bound.h"
 #include "rpeg/search/evaluation.h"
 
@@ -77,10 +78,21 @@ struct SearchResult {
   SearchStatistics statistics;
 };
 
+/// No plan of the space fits, or none ends within the times that are compared. Shows how near the
+/// search came, for the reasons.
+class NoPlanFits : public Error {
+ public:
+  NoPlanFits(std::string message, Evaluation nearest);
+  const Evaluation& nearest() const { return nearest_; }
+
+ private:
+  Evaluation nearest_;
+};
+
 /// Simulated annealing from the baselines, in optimizer.chains independent chains. The plan depends
 /// on the configuration, its seed and the number of evaluations, never on threads or their timing
-/// (unless time or `stop` cut the search short). Throws kInfeasible with the tightest violation
-/// when no plan fits.
+/// (unless time or `stop` cut the search short). Throws NoPlanFits with the tightest
+/// violation when no plan fits.
 SearchResult search_plan(const WorkloadConfig& config,
                          const HardwareProfile& profile,
                          const SearchOptions& options);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "rpeg/base/error.h"
 #include "search/baselines.h"
 #include "search/moves.h"
@@ -80,6 +82,17 @@ TEST(Exhaustive, KeepsTheBestDistinctPlans) {
                 search::canonical_form(result.top[j].plan));
     }
   }
+}
+
+TEST(Exhaustive, StoppedBeforeTheFirstPlanGivesOneMadeByHand) {
+  const std::atomic<bool> stop{true};
+  SearchOptions options;
+  options.exhaustive = true;
+  options.stop = &stop;
+  const SearchResult result = search_plan(test::small_grpo(2), test::small_hardware(), options);
+  EXPECT_EQ(result.statistics.end, SearchEnd::kStopped);
+  EXPECT_TRUE(result.best.fits());
+  EXPECT_LE(result.best.steady.period_s, result.greedy.steady.period_s);
 }
 
 TEST(Exhaustive, RefusesALargeSpaceWithItsSize) {

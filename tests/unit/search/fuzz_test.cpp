@@ -1,24 +1,20 @@
-// Searches on configurations that nobody would write: valid random ones, and mutated files. By
-// default a few hundred; RPEG_FUZZ=10000 in the slow test.
+// Searches on configurations that nobody would write: valid random ones, absurd sizes, and mutated
+// files. By default a few hundred; RPEG_FUZZ=10000 in the slow test.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
 #include "rpeg/base/error.h"
 #include "rpeg/search/search.h"
+#include "support/fuzz.h"
 #include "support/random_config.h"
 
 namespace rpeg {
 namespace {
-
-int fuzz_count() {
-  const char* wanted = std::getenv("RPEG_FUZZ");
-  return wanted != nullptr ? std::atoi(wanted) : 500;
-}
 
 bool is_sound(double value) { return std::isfinite(value) && value > 0.0; }
 
@@ -58,7 +54,7 @@ TEST(Fuzz, RandomConfigurationsGiveAPlanThatFitsOrAReason) {
   Rng rng(2026);
   const HardwareProfile h100 = load_hardware_profile("builtin:h100-sxm");
   int plans = 0;
-  const int count = fuzz_count() / 2;
+  const int count = test::fuzz_count() / 2;
   for (int i = 0; i < count; ++i) {
     WorkloadConfig config = random_workload_config(rng);
     config.optimizer.chains = 2;
@@ -71,44 +67,40 @@ TEST(Fuzz, RandomConfigurationsGiveAPlanThatFitsOrAReason) {
   EXPECT_GT(plans, count / 10);
 }
 
+/// Writes and reads back first: the loader says what is allowed.
+TEST(Fuzz, ExtremeSizesAreRefusedOrGiveAPlanThatFits) {
+  Rng rng(77);
+  const HardwareProfile h100 = load_hardware_profile("builtin:h100-sxm");
+  int allowed = 0;
+  const int count =
+      std::max(1, test::fuzz_count() / 200);  // each takes as long as dozens of the others
+  for (int i = 0; i < count; ++i) {
+    YamlWriter writer;
+    write_workload_inputs(writer, extreme_workload_config(rng));
+    SCOPED_TRACE(writer.text());
+    WorkloadConfig config;
+    try {
+      config = parse_workload_config(writer.text(), "fuzz.yaml");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.message();
+      continue;
+    }
+    ++allowed;
+    config.optimizer.chains = 2;
+    HardwareProfile profile = h100;
+    // So that models of every size fit somewhere.
+    profile.memory_per_gpu *= std::exp(20.0 * rng.uniform());
+    search_a_little(config, profile);
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(allowed, count / 2);
+}
+
 std::string read_text(const std::string& path) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-/// Changes a few places of a text: digits, keys, lines.
-std::string mutated(std::string text, Rng& rng) {
-  static const std::string kSigns = "0123456789-.[]:{}#e \n\tabz&*\"";
-  const std::int64_t changes = 1 + rng.below(4);
-  for (std::int64_t i = 0; i < changes && !text.empty(); ++i) {
-    const auto at = static_cast<std::size_t>(rng.below(static_cast<std::int64_t>(text.size())));
-    const auto sign =
-        kSigns[static_cast<std::size_t>(rng.below(static_cast<std::int64_t>(kSigns.size())))];
-    // Half of the changes hit a number: those that stay valid are the interesting ones.
-    const std::size_t digit = text.find_first_of("0123456789", at);
-    switch (rng.below(6)) {
-      case 0:
-        text[at] = sign;
-        break;
-      case 1:
-        text.erase(at, 1 + static_cast<std::size_t>(rng.below(8)));
-        break;
-      case 2:
-        text.insert(at, 1, sign);
-        break;
-      default:
-        if (digit == std::string::npos) break;
-        if (rng.below(4) == 0) {
-          text.insert(digit, 1, static_cast<char>('1' + rng.below(9)));
-        } else {
-          text[digit] = static_cast<char>('0' + rng.below(10));
-        }
-        break;
-    }
-  }
-  return text;
 }
 
 TEST(Fuzz, MutatedFilesAreRefusedOrGiveAPlanThatFits) {
@@ -122,9 +114,9 @@ TEST(Fuzz, MutatedFilesAreRefusedOrGiveAPlanThatFits) {
   }
   int refused = 0;
   int plans = 0;
-  const int count = fuzz_count() / 2;
+  const int count = test::fuzz_count() / 2;
   for (int i = 0; i < count; ++i) {
-    const std::string text = mutated(texts[static_cast<std::size_t>(i) % texts.size()], rng);
+    const std::string text = test::mutated(texts[static_cast<std::size_t>(i) % texts.size()], rng);
     SCOPED_TRACE(text);
     WorkloadConfig config;
     try {

@@ -23,6 +23,19 @@ struct Walk {
   Plan last;
 };
 
+/// Whether every vertex has one of the sub-plans for which the bound of the space holds.
+bool is_of_table(search::SubPlanTable& table, const Plan& plan) {
+  const std::vector<std::size_t>& kinds = search::kinds_of(table.space(), plan.structure);
+  for (std::size_t v = 0; v < kinds.size(); ++v) {
+    const VertexPlan& mine = plan.vertices[v];
+    const bool known = std::ranges::any_of(
+        table.of(kinds[v], mine.placement).all,
+        [&](const auto& sub_plan) { return search::place(sub_plan, mine.placement) == mine; });
+    if (!known) return false;
+  }
+  return true;
+}
+
 /// Walks at random and checks every plan on the way.
 Walk walk(const WorkloadConfig& config, int steps, const std::vector<Pin>& pins = {}) {
   const HardwareProfile profile = test::small_hardware();
@@ -46,6 +59,7 @@ Walk walk(const WorkloadConfig& config, int steps, const std::vector<Pin>& pins 
     }
     EXPECT_TRUE(search::has_structure(space, next.structure));
     EXPECT_TRUE(search::keeps_pins(space, next));
+    EXPECT_TRUE(is_of_table(bench.table, next));
     plan = next;
     result.structures.insert(plan.structure);
   }
@@ -57,6 +71,11 @@ Walk walk(const WorkloadConfig& config, int steps, const std::vector<Pin>& pins 
 TEST(Mover, DrawsOnlyValidPlans) {
   walk(test::small_ppo(2, 3, 4), 2000);
   walk(test::small_grpo(2), 500);
+  // The largest numbers of micro-batches are no powers of two, and differ between vertices.
+  WorkloadConfig odd = test::small_ppo(2, 3, 4);
+  odd.workload.batch_size = 33;
+  odd.policy.minibatches = 3;
+  walk(odd, 2000);
 }
 
 TEST(Mover, RespectsTheLimitsOfTheConfiguration) {

@@ -1,5 +1,6 @@
 #include "rpeg/search/search.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -150,6 +151,31 @@ TEST(Search, SaysWhichMemoryOverflowsWhenNothingFits) {
     EXPECT_EQ(error.kind(), ErrorKind::kInfeasible);
     EXPECT_GT(error.message().size(), 80U) << error.message();
   }
+}
+
+TEST(Search, SaysWhichTaskIsTooSlowToPredict) {
+  HardwareProfile profile = test::small_hardware();
+  profile.flops_per_gpu = 1.0;
+  SearchOptions options;
+  options.evaluations = 50;
+  try {
+    search_plan(test::small_grpo(2), profile, options);
+    FAIL() << "a plan was found";
+  } catch (const NoPlanFits& none) {
+    EXPECT_THAT(none.message(), testing::HasSubstr("s in every iteration, more than the 1e+06 s"));
+    EXPECT_TRUE(none.nearest().fits());
+  }
+}
+
+TEST(Search, TakesAnyTime) {
+  std::atomic<bool> stop{false};
+  SearchOptions options;
+  options.time_s = 1e15;  // more nanoseconds than a clock counts
+  options.stop = &stop;
+  options.progress = [&](const SearchProgress&) { stop = true; };
+  const auto result = search_plan(test::small_ppo(1, 2, 4), test::small_hardware(), options);
+  EXPECT_NE(result.statistics.end, SearchEnd::kTime);
+  EXPECT_GT(result.statistics.evaluations, 100);
 }
 
 TEST(Search, StopsOnRequestWithAPlan) {

@@ -109,6 +109,23 @@ TEST(MapReader, ReportsAllFaultsButNotTheConsequencesOfOne) {
   EXPECT_EQ(read_error("{}"), "f.yaml:1:1: `top`: required key is missing");
 }
 
+TEST(MapReader, ShowsAHundredFaultsAndCountsTheOthers) {
+  std::string text;
+  for (int i = 0; i < 250; ++i) text += "key" + std::to_string(i) + ": 1\n";
+  Faults faults("f.yaml");
+  const YamlValue root = parse_yaml(text, "f.yaml");
+  MapReader reader(root, "", faults);
+  reader.finish();
+  try {
+    faults.throw_if_any();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("250 faults:"));
+    EXPECT_THAT(error.message(), HasSubstr("unknown key `key99`"));
+    EXPECT_THAT(error.message(), HasSubstr("\n... and 150 more"));
+  }
+}
+
 TEST(MapReader, AcceptsEverySpellingOfANumber) {
   Faults faults("f");
   const YamlValue root = parse_yaml("{a: 1e3, b: 1.0e-08, c: +5, d: .5, e: -0, f: 2.}", "f");
