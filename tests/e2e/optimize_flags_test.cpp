@@ -263,7 +263,7 @@ TEST_F(Flags, AStopSavesThePlanAndTellsWhatASweepLeftOut) {
   const auto interrupted = [&](const std::string& flags) {
     // The shell's background jobs ignore SIGINT, so timeout sends it.
     const std::string command = "cd " + directory_.string() +
-                                " && timeout --preserve-status -s INT 1 " + RPEG_BINARY_DIR +
+                                " && timeout --preserve-status -s INT 3 " + RPEG_BINARY_DIR +
                                 "/bin/rpeg-optimize --quiet --hw builtin:h100-sxm " +
                                 "--config workload.yaml " + flags + " > out 2> err";
     const int status = std::system(command.c_str());
