@@ -10,7 +10,7 @@ namespace rpeg::search {
 namespace {
 
 constexpr std::int64_t kOnePairIn = 4;
-constexpr std::size_t kMoreBorders = 3;  // borders are drawn so many times more than other moves
+constexpr std::size_t kMoreBorders = 5;  // borders are drawn so many times more than other moves
 // Blocks of more GPUs have so many shapes that pricing all sub-plans of a new one, to know the
 // fastest, would take most of a search.
 constexpr int kMostGpusToPrice = 512;

@@ -9,7 +9,7 @@
 namespace rpeg::search {
 namespace {
 
-constexpr double kBucket = 1.08;  // ratio of the largest to the smallest dp of a range
+constexpr double kBucket = 1.15;  // ratio of the largest to the smallest dp of a range
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

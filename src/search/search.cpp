@@ -24,7 +24,7 @@ using search::Clock;
 // The first chains begin at the baselines, the others each at the best of random divisions into
 // pools, on which a part of their budget goes: chains that all begin alike end alike.
 constexpr std::int64_t kChainsFromBaselines = 2;
-constexpr std::int64_t kPoolsShare = 16;
+constexpr std::int64_t kPoolsShare = 64;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
