@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "search/chain.h"
 
@@ -14,6 +15,9 @@ struct SpaceSize {
   double distinct = 0.0;  ///< `plans` when there are too many blocks to count
 };
 SpaceSize space_size(SubPlanTable& table);
+
+/// Every block of a cluster.
+std::vector<Placement> all_blocks(const ClusterSpec& cluster);
 
 /// Most distinct plans that `try_all` accepts.
 inline constexpr double kMostPlans = 5e7;

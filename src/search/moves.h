@@ -22,7 +22,8 @@ class Mover {
   bool draw(const Plan& plan, std::size_t focus, Rng& rng, Plan& next);
 
   /// Divides the usable block into pools at random and deals all vertices to them, each with the
-  /// fastest or any split: a plan that owes nothing to `plan` but, half of the times, its structure.
+  /// fastest or any split: a plan that owes nothing to `plan` but, half of the times, its
+  /// structure.
   bool draw_pools(const Plan& plan, Rng& rng, Plan& next);
 
  private:

@@ -113,11 +113,13 @@ double least_gpu_s(const SubPlanTable& table, std::size_t kind) {
 }  // namespace
 
 HardwareProfile with_free_wires(HardwareProfile profile) {
-  // A group may straddle nodes when its block is no multiple of it; in parts it sends as many bytes.
+  // A group may straddle nodes when its block is no multiple of it; in parts it sends as many
+  // bytes.
   AlphaBeta least = profile.collective[0];
   for (std::size_t tier = 0; tier < kTiers; ++tier) {
     least.alpha_s = std::min(least.alpha_s, profile.collective[tier].alpha_s);
-    least.beta_s_per_byte = std::min(least.beta_s_per_byte, profile.collective[tier].beta_s_per_byte);
+    least.beta_s_per_byte =
+        std::min(least.beta_s_per_byte, profile.collective[tier].beta_s_per_byte);
   }
   for (const auto& table : profile.collective_table) {
     if (!table.empty()) least = {};

@@ -14,9 +14,9 @@ KindFrontiers relaxed_frontiers(const SubPlanTable& table, std::size_t kind);
 /// nodes.
 HardwareProfile with_free_wires(HardwareProfile profile);
 
-/// The least time of a vertex with this split on any block, `profile` being with_free_wires. It does
-/// not grow with dp, micro-batches being equal, as long as generation in stages has equally many
-/// prefill calls.
+/// The least time of a vertex with this split on any block, `profile` being with_free_wires. It
+/// does not grow with dp, micro-batches being equal, as long as generation in stages has equally
+/// many prefill calls.
 double relaxed_time_s(const SubPlanTable& table,
                       std::size_t kind,
                       const Parallelism& split,

@@ -2,7 +2,8 @@
 //   rpeg_bench_search [--jobs NAME,…] [--evals N] [--seeds N] [--climb N] [--verbose] [--large]
 // For every job: the best plan known (of all seeds and of an independent random-restart hill
 // climber that looks at --climb plans), the share of seeds within 1 % of it, the bound, the gap.
-// --verbose: the plan of every seed. --large: time to the first plan that fits and memory of a search on 32,768 GPUs instead.
+// --verbose: the plan of every seed. --large: time to the first plan that fits and memory of a
+// search on 32,768 GPUs instead.
 
 #include <sys/resource.h>
 
@@ -175,7 +176,8 @@ Flags parse(int argc, char** argv) {
     if (flag == "--climb") flags.climb = std::atoll(value().c_str());
     if (flag == "--large") flags.large = true;
     if (flag == "--verbose") flags.verbose = true;
-    if (flag.starts_with("--benchmark_min_time")) flags = {"", 2000, 1, 2000, false, false};  // of ctest
+    if (flag.starts_with("--benchmark_min_time"))
+      flags = {"", 2000, 1, 2000, false, false};  // of ctest
   }
   return flags;
 }
