@@ -101,13 +101,22 @@ class Relaxation {
   std::vector<Point> points_;
 };
 
-/// GPU time of a vertex at the fastest rate of the hardware.
+/// GPU time of a vertex in chunks at the fastest rate of the hardware. Chunks hold whole units: at
+/// every cut one unit may count with the lengths of the chunk before, altogether at most two of the
+/// longest.
 double least_gpu_s(const SubPlanTable& table, std::size_t kind) {
   const HardwareProfile& profile = table.profile();
   double rate = std::max(1.0, profile.attention_eff);
   for (const auto& [tp, share] : profile.flops_eff_tp) rate = std::max(rate, share);
-  return vertex_model_flop(table.space().kinds[kind], table.config()) /
-         (rate * profile.flops_per_gpu);
+  const Vertex& vertex = table.space().kinds[kind];
+  WorkloadConfig longest = table.config();
+  longest.workload.batch_size = 2;
+  longest.workload.generation_length *=
+      2;  // lengths are spread below it: their mean is the longest
+  longest.workload.gen_quantiles = {{1.0, static_cast<double>(longest.workload.generation_length)}};
+  const double flop =
+      vertex_model_flop(vertex, table.config()) - vertex_model_flop(vertex, longest);
+  return std::max(0.0, flop) / (rate * profile.flops_per_gpu);
 }
 
 }  // namespace
