@@ -174,6 +174,7 @@ bool Mover::draw_snap(Plan& plan, std::size_t focus, Rng& rng) {
 bool Mover::draw_pools(const Plan& plan, Rng& rng, Plan& next) {
   if (axes_.empty()) return false;
   next = plan;
+  if (rng.below(2) == 0) draw_structure(next, rng);
   pools_.assign(1, usable_block(table_.config().hardware));
   const std::int64_t cuts = 1 + rng.below(3);
   for (std::int64_t i = 0; i < cuts; ++i) {
@@ -189,7 +190,7 @@ bool Mover::draw_pools(const Plan& plan, Rng& rng, Plan& next) {
   for (std::size_t v = 0; v < next.vertices.size(); ++v) {
     if (!put(next, v, pools_[draw_index(pools_.size(), rng)], rng)) return false;
   }
-  return true;
+  return suits_chunks(space_, next);
 }
 
 /// Doubles or halves all blocks along the nodes or racks: a plan that is good on a part of a large

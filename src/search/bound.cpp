@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "search/frontier.h"
+#include "search/relaxed_frontier.h"
 #include "search/space_bound.h"
 
 namespace rpeg {
@@ -14,7 +15,7 @@ namespace search {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-/// Sub-plans that are priced for a bound; a larger space gets the bound by FLOPs.
+/// Sub-plans that are priced for a bound; a larger space gets a relaxed bound.
 constexpr std::int64_t kMostSubPlans = 1'000'000;
 constexpr double kBinding = 0.999;  // of the bound: a constraint that alone gives so much binds
 
@@ -216,26 +217,6 @@ std::string reason_of(const StructureClass& c, double period_s) {
   return cycle + ", together with the GPU time of all vertices over " + gpus_text(c.gpus);
 }
 
-/// For spaces too large to price: no GPU is faster than its fastest rate.
-SpaceBound bound_by_flop(const Space& space, const HardwareProfile& profile) {
-  double best_rate = std::max(1.0, profile.attention_eff);
-  for (const auto& [tp, rate] : profile.flops_eff_tp) best_rate = std::max(best_rate, rate);
-  const ClusterSpec& cluster = space.config->hardware;
-  const double gpus = std::min(cluster.gpu_count(), cluster.max_gpus.value_or(cluster.gpu_count()));
-  double least_s = kInfinite;
-  for (const std::vector<std::size_t>& kinds : space.kind_of) {
-    if (kinds.empty()) continue;
-    double flop = 0.0;
-    for (const std::size_t kind : kinds) {
-      flop += vertex_model_flop(space.kinds[kind], *space.config);
-    }
-    least_s = std::min(least_s, flop / (best_rate * profile.flops_per_gpu * gpus));
-  }
-  return {least_s,
-          "FLOPs of all vertices at the peak of " + gpus_text(gpus) +
-              " (weak: the space is too large to price)"};
-}
-
 /// One structure per class of those that no other excludes less: staleness only loosens cycles.
 std::vector<Structure> widest_structures(const Space& space) {
   const std::int64_t actor = std::ranges::max(space.tau_actor);
@@ -249,12 +230,10 @@ std::vector<Structure> widest_structures(const Space& space) {
 
 SpaceBound bound_of(SubPlanTable& table) {
   const Space& space = table.space();
-  if (count_sub_plans(table, kMostSubPlans) > kMostSubPlans) {
-    return bound_by_flop(space, table.profile());
-  }
+  const bool relaxed = count_sub_plans(table, kMostSubPlans) > kMostSubPlans;
   std::vector<KindFrontiers> frontiers;
   for (std::size_t kind = 0; kind < space.kinds.size(); ++kind) {
-    frontiers.push_back(kind_frontiers(table, kind));
+    frontiers.push_back(relaxed ? relaxed_frontiers(table, kind) : kind_frontiers(table, kind));
   }
   std::optional<StructureClass> best;
   double least_s = kInfinite;
@@ -266,7 +245,8 @@ SpaceBound bound_of(SubPlanTable& table) {
     best = c;
   }
   if (!best) return {0.0, "some vertex fits into memory on no block"};
-  return {least_s, reason_of(*best, least_s)};
+  const std::string how = relaxed ? ", network between nodes not counted" : "";
+  return {least_s, reason_of(*best, least_s) + how};
 }
 
 }  // namespace search

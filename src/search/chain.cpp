@@ -183,6 +183,7 @@ void Chain::step() {
   if (since_restart_ >= 0 && ++since_restart_ >= optimizer_.stag_window) since_restart_ = -1;
   if (accepted) {
     std::swap(current_, proposal_);
+    ++result_.accepted;
     rejections_ = 0;
   } else if (++rejections_ >= optimizer_.stag_window) {
     restart();

@@ -42,6 +42,7 @@ struct ChainResult {
   std::int64_t evaluations = 0;
   std::int64_t hits = 0;
   std::int64_t restarts = 0;
+  std::int64_t accepted = 0;  ///< proposals
   SearchEnd end = SearchEnd::kBudget;
 };
 

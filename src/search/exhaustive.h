@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "search/chain.h"
 
@@ -17,6 +18,9 @@ SpaceSize space_size(SubPlanTable& table);
 
 /// Scores one plan and keeps it when it is among the best, or nearest to fitting.
 void look_at(Workbench& bench, const Plan& plan, ChainResult& result);
+
+/// Every block of a cluster.
+std::vector<Placement> all_blocks(const ClusterSpec& cluster);
 
 /// Most distinct plans that `try_all` accepts.
 inline constexpr double kMostPlans = 5e7;

@@ -10,6 +10,7 @@ namespace rpeg::search {
 namespace {
 
 constexpr std::int64_t kOnePairIn = 4;
+constexpr std::size_t kMoreBorders = 5;  // borders are drawn so many times more than other moves
 // Blocks of more GPUs have so many shapes that pricing all sub-plans of a new one, to know the
 // fastest, would take most of a search.
 constexpr int kMostGpusToPrice = 512;
@@ -45,6 +46,8 @@ Mover::Mover(SubPlanTable& table)
                    &Mover::draw_deal,
                    &Mover::draw_group_resize,
                    &Mover::draw_border});
+    // A plan that has settled in pools leads to a better one by its borders alone.
+    draws_.insert(draws_.end(), kMoreBorders, &Mover::draw_border);
   }
   if (axes_.size() > 1) draws_.push_back(&Mover::draw_snap);
   if (cluster.racks * cluster.nodes_per_rack > 1) draws_.push_back(&Mover::draw_scale);
@@ -160,6 +163,16 @@ bool Mover::draw_sharing(Plan& plan, std::size_t, Rng&) {
 bool Mover::draw_cut(Plan& plan, std::size_t, Rng& rng) {
   plan.structure.cuts ^= cuts_[draw_index(cuts_.size(), rng)];
   return true;
+}
+
+/// Any structure of the space.
+void Mover::draw_structure(Plan& plan, Rng& rng) {
+  if (space_.may_share && !space_.must_share) set_sharing(space_, rng.below(2) == 0, plan);
+  draw_staleness(plan, 0, rng);
+  plan.structure.cuts = 0;
+  for (const std::uint32_t cut : cuts_) {
+    if (rng.below(2) == 0) plan.structure.cuts |= cut;
+  }
 }
 
 }  // namespace rpeg::search

@@ -22,7 +22,8 @@ class Mover {
   bool draw(const Plan& plan, std::size_t focus, Rng& rng, Plan& next);
 
   /// Divides the usable block into pools at random and deals all vertices to them, each with the
-  /// fastest or any split: a plan that owes nothing to `plan` but its structure.
+  /// fastest or any split: a plan that owes nothing to `plan` but, half of the times, its
+  /// structure.
   bool draw_pools(const Plan& plan, Rng& rng, Plan& next);
 
  private:
@@ -48,6 +49,7 @@ class Mover {
   bool draw_staleness(Plan& plan, std::size_t focus, Rng& rng);
   bool draw_sharing(Plan& plan, std::size_t focus, Rng& rng);
   bool draw_cut(Plan& plan, std::size_t focus, Rng& rng);
+  void draw_structure(Plan& plan, Rng& rng);
 
   std::size_t kind(const Plan& plan, std::size_t vertex) const {
     return kinds_of(table_.space(), plan.structure)[vertex];

@@ -25,7 +25,7 @@ using search::Clock;
 // The first chains begin at the baselines, the others each at the best of random divisions into
 // pools, on which a part of their budget goes: chains that all begin alike end alike.
 constexpr std::int64_t kChainsFromBaselines = 2;
-constexpr std::int64_t kPoolsShare = 4;
+constexpr std::int64_t kPoolsShare = 64;
 constexpr double kLongestSearch_s = 1e8;  // three years: more would not fit into the clock
 
 double seconds_since(Clock::time_point start) {

@@ -55,6 +55,9 @@ class SubPlanTable {
   bool has_any(std::size_t kind, const Placement& block) { return !of(kind, block).all.empty(); }
   /// Most micro-batches of a split.
   std::int64_t most_micro_batches(std::size_t kind, const Parallelism& split) const;
+  /// Valid tensor-parallel sizes, ascending, and the largest number of stages.
+  const std::vector<int>& tensor_sizes(std::size_t kind) const { return limits_[kind].tp; }
+  int most_stages(std::size_t kind) const { return limits_[kind].pp; }
   Alone alone(std::size_t kind, const VertexPlan& plan) const;
 
   /// Forgets entries when there are very many: on large clusters a long search sees more shapes

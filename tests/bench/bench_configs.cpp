@@ -40,8 +40,6 @@ WorkloadConfig job(int nodes, const ModelSpec& actor) {
   config.workload.gen_quantiles = {{0.5, 300.0}, {0.85, 600.0}, {1.0, 1024.0}};
   config.workload.batch_size = 512;
   config.optimizer.staleness_actor = {0, 1};
-  config.optimizer.stag_window = 200;
-  config.optimizer.t_min = 0.005;
   config.seed = 1;
   return config;
 }
@@ -86,17 +84,22 @@ std::vector<Job> search_jobs() {
   const HardwareProfile a100 = load_hardware_profile("builtin:a100-80g-sxm");
   WorkloadConfig shared = ppo(8, llama_13b(), llama_13b());
   shared.policy.allow_ac_share = true;
-  WorkloadConfig dpo = grpo(8, llama3_8b(), 256, 2048);
+  WorkloadConfig dpo = grpo(8, llama3_8b(), 512, 2048);
   dpo.policy.algorithm = Algorithm::kDpo;
   dpo.policy.dpo_mode = DpoMode::kOnline;
   dpo.workload.samples_per_prompt = 4;
+  WorkloadConfig two_racks = ppo(4, llama_13b(), llama_7b());
+  two_racks.hardware.racks = 2;
+  two_racks.optimizer.staleness_critic = {0, 1};
   return {{"sample_ppo_7b_32", sample(), h100},
           {"ppo_7b_32", ppo(4, llama_7b(), llama_7b()), a100},
           {"ppo_13b_shared_64", shared, h100},
           {"ppo_34b_64", ppo(8, llama_34b(), llama_7b()), h100},
           {"ppo_70b_128", ppo(16, llama_70b(), llama_7b()), h100},
-          {"grpo_8b_64", grpo(8, llama3_8b(), 128, 8192), h100},
-          {"dpo_online_8b_64", dpo, h100}};
+          {"grpo_8b_64", grpo(8, llama3_8b(), 512, 8192), h100},
+          {"dpo_online_8b_64", dpo, h100},
+          {"grpo_34b_96", grpo(12, llama_34b(), 512, 4096), a100},
+          {"ppo_13b_2x32", two_racks, h100}};
 }
 
 Job largest_job(bool one_rack) {

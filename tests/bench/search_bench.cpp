@@ -1,8 +1,9 @@
 // How near the search comes to the best plan known, and the best plan to the bound of its space.
-//   rpeg_bench_search [--jobs NAME,…] [--evals N] [--seeds N] [--climb N] [--large]
+//   rpeg_bench_search [--jobs NAME,…] [--evals N] [--seeds N] [--climb N] [--verbose] [--large]
 // For every job: the best plan known (of all seeds and of an independent random-restart hill
 // climber that looks at --climb plans), the share of seeds within 1 % of it, the bound, the gap.
-// --large: time to the first plan that fits and memory of a search on 32,768 GPUs instead.
+// --verbose: the plan of every seed. --large: time to the first plan that fits and memory of a
+// search on 32,768 GPUs instead.
 
 #include <sys/resource.h>
 
@@ -29,6 +30,7 @@ struct Flags {
   std::int64_t seeds = 20;
   std::int64_t climb = 4'000'000;
   bool large = false;
+  bool verbose = false;
 };
 
 double seconds_since(Clock::time_point start) {
@@ -98,6 +100,10 @@ void measure(const Job& job, const Flags& flags) {
     bound = result.bound;
     end = result.statistics.end;
     greedy_s = result.greedy.fits() ? result.greedy.steady.period_s : 0.0;
+    if (flags.verbose) {
+      std::printf("  seed %d: %.6f\n", static_cast<int>(config.seed), periods.back());
+      print_plan(result.best.plan);
+    }
     if (best_s > 0.0 && periods.back() >= best_s) continue;
     best_s = periods.back();
     best = result.best.plan;
@@ -169,7 +175,9 @@ Flags parse(int argc, char** argv) {
     if (flag == "--seeds") flags.seeds = std::atoll(value().c_str());
     if (flag == "--climb") flags.climb = std::atoll(value().c_str());
     if (flag == "--large") flags.large = true;
-    if (flag.starts_with("--benchmark_min_time")) flags = {"", 2000, 1, 2000, false};  // of ctest
+    if (flag == "--verbose") flags.verbose = true;
+    if (flag.starts_with("--benchmark_min_time"))
+      flags = {"", 2000, 1, 2000, false, false};  // of ctest
   }
   return flags;
 }

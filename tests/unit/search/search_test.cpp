@@ -85,8 +85,7 @@ TEST(Search, ReachesTheExhaustiveOptimumOfASmallSpace) {
   EXPECT_GE(reached, 95) << "of 100 seeds";
 }
 
-TEST(Search, GivesTheSamePlanOnAnyNumberOfThreads) {
-  const WorkloadConfig config = test::small_ppo(1, 2, 4);
+void expect_same_on_any_threads(const WorkloadConfig& config) {
   const SearchResult one = search(config, 3000, 1);
   const std::string text = plan_file_text(make_plan_file(one.best, config), nullptr);
   for (const int threads : {2, 4}) {
@@ -94,6 +93,17 @@ TEST(Search, GivesTheSamePlanOnAnyNumberOfThreads) {
     EXPECT_EQ(plan_file_text(make_plan_file(other.best, config), nullptr), text);
     EXPECT_EQ(other.statistics.hits, one.statistics.hits);
     EXPECT_EQ(other.statistics.restarts, one.statistics.restarts);
+  }
+}
+
+TEST(Search, GivesTheSamePlanOnAnyNumberOfThreads) {
+  expect_same_on_any_threads(test::small_ppo(1, 2, 4));
+  for (WorkloadConfig config : {test::small_ppo(1, 2, 4), test::small_grpo(4)}) {
+    config.workload.gen_quantiles = {{0.5, 6.0}, {0.8, 12.0}, {1.0, 32.0}};
+    config.policy.allow_ac_share = config.policy.algorithm == Algorithm::kPpo;
+    config.optimizer.staleness_actor = {0, 1, 2};
+    config.optimizer.staleness_critic = {0, 1};
+    expect_same_on_any_threads(config);
   }
 }
 
