@@ -83,8 +83,12 @@ bool parse_optimize_flags(int argc, const char* const* argv, OptimizeFlags* flag
   const auto results = add_result_flags(app, *flags);
   app.add_option("--log-file", flags->log_file, "Also log to this file");
   app.add_flag("--debug", flags->debug, "Log decisions");
+  auto* check = app.add_flag("--check-scores",
+                             flags->check_scores,
+                             "Compare every score with the evaluation from scratch (slow)");
   app.add_flag("--quiet", flags->quiet, "Warnings, errors and the result only");
   exclude(evaluate, search);
+  exclude(evaluate, {check});
   exclude(evaluate, results);
   exclude(sweep, results);
   exclude(sweep, {evaluate, explain});

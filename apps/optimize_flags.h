@@ -21,7 +21,7 @@ struct OptimizeFlags {
   int threads = 0;
   bool explains = false;
   std::string explain_against;  ///< plan or name to compare with
-  bool exhaustive = false, plots = false, debug = false, quiet = false;
+  bool exhaustive = false, check_scores = false, plots = false, debug = false, quiet = false;
 };
 
 /// Parses the command line; false when --help or --version was answered. Throws kUsage.

@@ -150,6 +150,7 @@ SearchOptions search_options(const OptimizeFlags& flags,
   options.time_s = flags.time_s;
   options.top = flags.top;
   options.exhaustive = flags.exhaustive;
+  options.check_scores = flags.check_scores;
   options.threads = flags.threads;
   if (!flags.start.empty()) options.start = load_plan(flags.start, config, profile).plan;
   for (const std::string& text : flags.pins) {

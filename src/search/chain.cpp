@@ -89,6 +89,9 @@ void Chain::score(State& state) {
     ++result_.hits;
   } else {
     place = bench_.evaluator.score(state.plan);
+    if (task_.checks_scores) {
+      check_score(place, state.plan, bench_.table.config(), bench_.table.profile());
+    }
   }
   state.score = place;
 }
@@ -124,10 +127,10 @@ double Chain::scheduled_temperature() const {
 
 double Chain::temperature() const {
   const double scheduled = scheduled_temperature();
-  if (since_restart_ < 0) return scheduled;
+  if (since_restart_ < 0) return task_.heat * scheduled;
   const double share =
       static_cast<double>(since_restart_) / static_cast<double>(optimizer_.stag_window);
-  return geometric(optimizer_.t_warm, scheduled, share);
+  return task_.heat * geometric(optimizer_.t_warm, scheduled, share);
 }
 
 /// A vertex with probability by its share of the critical cycle, mixed with a uniform choice.

@@ -29,6 +29,8 @@ struct ChainTask {
   std::vector<Plan> starts;  ///< all are scored; the walk begins at the first
   /// Evaluations of random divisions into pools before the walk; it begins at the best of them.
   std::int64_t pools = 0;
+  double heat = 1.0;     ///< factor of all temperatures
+  bool checks_scores = false;  ///< compares every score with the evaluation from scratch
   double bound_s = 0.0;  ///< a period of this much ends the chain: nothing is better
   std::size_t top = 1;   ///< plans to keep
   std::optional<Clock::time_point> deadline;

@@ -26,7 +26,13 @@ using search::Clock;
 // pools, on which a part of their budget goes: chains that all begin alike end alike.
 constexpr std::int64_t kChainsFromBaselines = 2;
 constexpr std::int64_t kPoolsShare = 64;
-constexpr double kLongestSearch_s = 1e8;  // three years: more would not fit into the clock
+// After three quarters of the budget all chains go on from the best plans of the best chains, at
+// lower temperatures.
+constexpr double kExploring = 0.75;
+constexpr std::size_t kElite = 4;  // chains whose best plans are gone on from
+constexpr double kFinalHeat = 0.15;
+constexpr std::int64_t kLeastRound = 1000;  // evaluations of a chain; fewer are not divided
+constexpr double kLongestSearch_s = 1e8;    // three years: more would not fit into the clock
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -87,6 +93,7 @@ std::vector<ChainTask> make_chains(const Search& search,
       task.deadline = later(now, *time_left_s * share);
     }
     task.stop = search.options.stop;
+    task.checks_scores = search.options.check_scores;
     tasks.push_back(std::move(task));
   }
   return tasks;
@@ -139,10 +146,11 @@ void plan_budget(const Search& search, SearchStatistics& statistics) {
   }
 }
 
+/// `progress` holds what earlier chains have done.
 SearchProgress look_at(const Search& search,
                        const SearchStatistics& statistics,
-                       const std::vector<ChainStatus>& status) {
-  SearchProgress progress;
+                       const std::vector<ChainStatus>& status,
+                       SearchProgress progress) {
   progress.elapsed_s = seconds_since(search.begin);
   progress.total_s = search.options.time_s.value_or(0.0);
   progress.total_evaluations = statistics.budget;
@@ -172,7 +180,6 @@ SearchProgress look_at(const Search& search,
 /// The end of the search is that of the chain that was cut shortest; a chain at the bound ends it
 /// with a proof, and it has stalled when all chains have.
 void add_up(const std::vector<ChainResult>& chains, SearchStatistics& statistics) {
-  statistics.chains = static_cast<std::int64_t>(chains.size());
   const auto all = [&](SearchEnd end) {
     return std::ranges::all_of(chains, [end](const ChainResult& c) { return c.end == end; });
   };
@@ -225,18 +232,79 @@ std::vector<Evaluation> best_plans(const std::vector<ChainResult>& chains, const
   return best;
 }
 
+/// The best plans of the best chains, best first; without one that fits, the nearest to fitting.
+std::vector<Plan> elite_of(const std::vector<ChainResult>& chains) {
+  std::vector<const ChainResult*> ranked;
+  for (const ChainResult& chain : chains) ranked.push_back(&chain);
+  std::ranges::stable_sort(ranked, {}, [](const ChainResult* chain) {
+    const auto& plans = chain->top.plans();
+    return std::pair(chain->least_overflow, plans.empty() ? 0.0 : plans.front().objective);
+  });
+  std::vector<Plan> elite;
+  for (const ChainResult* chain : ranked) {
+    const auto& plans = chain->top.plans();
+    elite.push_back(plans.empty() ? chain->tightest : plans.front().plan);
+    if (elite.size() == kElite) break;
+  }
+  return elite;
+}
+
+/// Chains that go on from where others have ended.
+std::vector<ChainTask> make_final_chains(const Search& search,
+                                         const std::vector<ChainResult>& explored,
+                                         std::int64_t budget,
+                                         std::optional<double> time_left_s) {
+  const std::vector<Plan> elite = elite_of(explored);
+  std::vector<ChainTask> tasks = make_chains(search, budget, time_left_s);
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    tasks[i].seed = derive_seed(tasks[i].seed, 1);
+    tasks[i].starts = {elite[i % elite.size()]};
+    tasks[i].pools = 0;
+    tasks[i].heat = kFinalHeat;
+  }
+  return tasks;
+}
+
+/// Seconds that are left of the time asked for.
+std::optional<double> time_left_s(const Search& search) {
+  if (!search.options.time_s) return std::nullopt;
+  return *search.options.time_s - seconds_since(search.begin);
+}
+
 std::vector<ChainResult> anneal(const Search& search, SearchStatistics& statistics) {
   plan_budget(search, statistics);
-  std::optional<double> left_s;
-  if (search.options.time_s) left_s = *search.options.time_s - seconds_since(search.begin);
-  const auto tasks = make_chains(search, statistics.budget, left_s);
+  const bool divides = statistics.budget >= kLeastRound * search.config.optimizer.chains;
+  const double share = divides ? kExploring : 1.0;
+  const auto exploring = static_cast<std::int64_t>(share * static_cast<double>(statistics.budget));
+  std::optional<double> left_s = time_left_s(search);
+  if (left_s) *left_s *= share;
+  const auto tasks = make_chains(search, exploring, left_s);
+  statistics.chains = static_cast<std::int64_t>(tasks.size());
+  SearchProgress before;
   search::Look look;
   if (search.options.progress) {
     look = [&](const auto& status) {
-      search.options.progress(look_at(search, statistics, status));
+      search.options.progress(look_at(search, statistics, status, before));
     };
   }
-  return run_chains(search, tasks, look);
+  std::vector<ChainResult> results = run_chains(search, tasks, look);
+  const bool ended = std::ranges::any_of(results, [](const ChainResult& chain) {
+    return chain.end == SearchEnd::kBound || chain.end == SearchEnd::kStopped;
+  });
+  if (!divides || ended) return results;
+  for (const ChainResult& chain : results) {
+    before.evaluations += chain.evaluations;
+    if (chain.top.plans().empty()) continue;
+    const double best_s = chain.top.plans().front().period_s;
+    const bool is_first = before.best_period_s <= 0.0;
+    before.best_period_s = is_first ? best_s : std::min(before.best_period_s, best_s);
+  }
+  const auto final_tasks =
+      make_final_chains(search, results, statistics.budget - exploring, time_left_s(search));
+  for (ChainResult& chain : run_chains(search, final_tasks, look)) {
+    results.push_back(std::move(chain));
+  }
+  return results;
 }
 
 std::vector<ChainResult> exhaust(const Search& search,
@@ -280,7 +348,6 @@ SearchResult search_plan(const WorkloadConfig& config,
   result.top = best_plans(chains, search);
   result.best = result.top.front();
   add_up(chains, result.statistics);
-  if (options.exhaustive) result.statistics.chains = 0;
   result.statistics.wall_s = seconds_since(search.begin);
   return result;
 }

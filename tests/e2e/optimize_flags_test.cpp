@@ -296,6 +296,15 @@ TEST_F(Flags, ThreadsDoNotChangeThePlan) {
   expect_refusal("--config workload.yaml --threads 0", "--threads: expected a number above 0");
 }
 
+TEST_F(Flags, CheckedScoresGiveTheSamePlan) {
+  const auto content = [&](const std::string& flags) {
+    search(flags + " --opt-plan plan.yaml");
+    const std::string text = read_file(directory_ / "plan.yaml");
+    return text.substr(0, text.find("\nprovenance:"));
+  };
+  EXPECT_EQ(content("--check-scores"), content(""));
+}
+
 TEST_F(Flags, LengthsReplaceTheQuantiles) {
   std::string lines;
   for (int i = 1; i <= 100; ++i) lines += std::to_string(i) + "\n";

@@ -41,7 +41,10 @@ struct SearchOptions {
   std::optional<std::int64_t> evaluations;  ///< total over the chains
   std::optional<Plan> start;                ///< where every chain begins, besides the baselines
   std::vector<Pin> pins;
-  std::int64_t top = 1;          ///< best distinct plans to keep
+  std::int64_t top = 1;  ///< best distinct plans to keep
+  /// Compares every remembered score with the evaluation from scratch, about ten times as slow;
+  /// throws kInternal at the first that differs.
+  bool check_scores = false;
   bool exhaustive = false;       ///< try every plan instead of annealing; for small spaces
   std::optional<double> time_s;  ///< wall clock; overrides optimizer.evals
   int threads = 0;               ///< 0: as many as the hardware runs at once
