@@ -110,7 +110,8 @@ void Chain::remember(const State& state) {
 }
 
 double Chain::progress() const {
-  return static_cast<double>(result_.evaluations) / static_cast<double>(task_.budget);
+  const double share = static_cast<double>(result_.evaluations) / static_cast<double>(task_.budget);
+  return task_.begins_at + (task_.ends_at - task_.begins_at) * share;
 }
 
 /// ln λ plus the memory penalty, whose weight grows so that what does not fit is allowed at first

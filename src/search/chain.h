@@ -29,10 +29,12 @@ struct ChainTask {
   std::vector<Plan> starts;  ///< all are scored; the walk begins at the first
   /// Evaluations of random divisions into pools before the walk; it begins at the best of them.
   std::int64_t pools = 0;
-  double heat = 1.0;     ///< factor of all temperatures
+  double heat = 1.0;       ///< factor of all temperatures
+  double begins_at = 0.0;  ///< progress of the search when the chain begins, and when it ends
+  double ends_at = 1.0;
   bool checks_scores = false;  ///< compares every score with the evaluation from scratch
-  double bound_s = 0.0;  ///< a period of this much ends the chain: nothing is better
-  std::size_t top = 1;   ///< plans to keep
+  double bound_s = 0.0;        ///< a period of this much ends the chain: nothing is better
+  std::size_t top = 1;         ///< plans to keep
   std::optional<Clock::time_point> deadline;
   const std::atomic<bool>* stop = nullptr;
 };

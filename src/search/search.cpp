@@ -274,6 +274,7 @@ std::vector<ChainTask> make_final_chains(const Search& search,
     tasks[i].starts = {elite[i % elite.size()]};
     tasks[i].pools = 0;
     tasks[i].heat = kFinalHeat;
+    tasks[i].begins_at = kExploring;
   }
   return tasks;
 }
@@ -291,7 +292,8 @@ std::vector<ChainResult> anneal(const Search& search, SearchStatistics& statisti
   const auto exploring = static_cast<std::int64_t>(share * static_cast<double>(statistics.budget));
   std::optional<double> left_s = time_left_s(search);
   if (left_s) *left_s *= share;
-  const auto tasks = make_chains(search, exploring, left_s);
+  std::vector<ChainTask> tasks = make_chains(search, exploring, left_s);
+  for (ChainTask& task : tasks) task.ends_at = share;
   statistics.chains = static_cast<std::int64_t>(tasks.size());
   SearchProgress before;
   search::Look look;
