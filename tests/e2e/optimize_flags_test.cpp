@@ -262,10 +262,10 @@ TEST_F(Flags, EmptyWordsAndUnknownPlansAreRefused) {
 TEST_F(Flags, AStopSavesThePlanAndTellsWhatASweepLeftOut) {
   const auto interrupted = [&](const std::string& flags) {
     // The shell's background jobs ignore SIGINT, so timeout sends it; in the foreground just once.
-    const std::string command = "cd " + directory_.string() +
-                                " && timeout --foreground --preserve-status -s INT 3 " + RPEG_BINARY_DIR +
-                                "/bin/rpeg-optimize --quiet --hw builtin:h100-sxm " +
-                                "--config workload.yaml " + flags + " > out 2> err";
+    const std::string command =
+        "cd " + directory_.string() + " && timeout --foreground --preserve-status -s INT 3 " +
+        RPEG_BINARY_DIR + "/bin/rpeg-optimize --quiet --hw builtin:h100-sxm " +
+        "--config workload.yaml " + flags + " > out 2> err";
     const int status = std::system(command.c_str());
     EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0) << read_file(directory_ / "err");
   };
