@@ -9,7 +9,8 @@
 namespace rpeg::search {
 namespace {
 
-constexpr double kBucket = 1.15;  // ratio of the largest to the smallest dp of a range
+constexpr std::int64_t kMostPriced = 800'000;  // splits of a kind; beyond, FLOPs must do
+constexpr double kBucket = 1.15;               // ratio of the largest to the smallest dp of a range
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -32,12 +33,14 @@ class Relaxation {
     most_units_ = ceil_divide(batch_units(vertex_, config), parts);
   }
 
-  std::vector<Point> points() {
+  /// Empty `*points` with true: none fits. False: there are too many splits to price.
+  bool find_points(std::vector<Point>* points) {
     for (const int tp : table_.tensor_sizes(kind_)) {
       const int most = std::min(table_.most_stages(kind_), gpus_ / tp);
-      for (int pp = 1; pp <= most; ++pp) add_stages(pp, tp);
+      for (int pp = 1; pp <= most && priced_ <= kMostPriced; ++pp) add_stages(pp, tp);
     }
-    return std::move(points_);
+    *points = std::move(points_);
+    return priced_ <= kMostPriced;
   }
 
  private:
@@ -52,7 +55,7 @@ class Relaxation {
     const int largest = static_cast<int>(
         std::min<std::int64_t>(gpus_ / (pp * tp), table_.most_micro_batches(kind_, {1, pp, tp})));
     const bool in_stages = vertex_.op == Op::kGenerate && pp > 1;
-    for (int low = 1; low <= largest;) {
+    for (int low = 1; low <= largest && priced_ <= kMostPriced;) {
       int high = std::clamp(static_cast<int>(low * kBucket), low, largest);
       while (in_stages && prompts(high) != prompts(low)) --high;
       add_range(low, high, pp, tp);
@@ -64,6 +67,7 @@ class Relaxation {
   void add_range(int low, int high, int pp, int tp) {
     const double least_gpus = static_cast<double>(low) * pp * tp;
     const auto add = [&](int dp, std::int64_t m) {
+      ++priced_;
       if (!fits({dp, pp, tp}, m)) return;
       const double time_s = relaxed_time_s(table_, kind_, {dp, pp, tp}, m, profile_);
       points_.push_back({time_s, least_gpus * time_s});
@@ -97,17 +101,31 @@ class Relaxation {
   const Vertex& vertex_;
   HardwareProfile profile_;
   int gpus_ = 1;
+  std::int64_t priced_ = 0;
   std::int64_t most_units_ = 1;  ///< of a mini-batch
   std::vector<Point> points_;
 };
+
+double fastest_rate(const HardwareProfile& profile) {
+  double rate = std::max(1.0, profile.attention_eff);
+  for (const auto& [tp, share] : profile.flops_eff_tp) rate = std::max(rate, share);
+  return rate * profile.flops_per_gpu;
+}
+
+/// No GPU is faster than its fastest rate. Generation counts without its prompts, which the samples
+/// of a group share.
+Point point_by_flop(const SubPlanTable& table, std::size_t kind) {
+  const Vertex& vertex = table.space().kinds[kind];
+  WorkloadConfig config = table.config();
+  if (vertex.op == Op::kGenerate) config.workload.context_length = 0;
+  const double gpu_s = vertex_model_flop(vertex, config) / fastest_rate(table.profile());
+  return {gpu_s / config.hardware.gpu_count(), gpu_s};
+}
 
 /// GPU time of a vertex in chunks at the fastest rate of the hardware. Chunks hold whole units: at
 /// every cut one unit may count with the lengths of the chunk before, altogether at most two of the
 /// longest.
 double least_gpu_s(const SubPlanTable& table, std::size_t kind) {
-  const HardwareProfile& profile = table.profile();
-  double rate = std::max(1.0, profile.attention_eff);
-  for (const auto& [tp, share] : profile.flops_eff_tp) rate = std::max(rate, share);
   const Vertex& vertex = table.space().kinds[kind];
   WorkloadConfig longest = table.config();
   longest.workload.batch_size = 2;
@@ -116,7 +134,7 @@ double least_gpu_s(const SubPlanTable& table, std::size_t kind) {
   longest.workload.gen_quantiles = {{1.0, static_cast<double>(longest.workload.generation_length)}};
   const double flop =
       vertex_model_flop(vertex, table.config()) - vertex_model_flop(vertex, longest);
-  return std::max(0.0, flop) / (rate * profile.flops_per_gpu);
+  return std::max(0.0, flop) / fastest_rate(table.profile());
 }
 
 }  // namespace
@@ -163,7 +181,9 @@ double relaxed_time_s(const SubPlanTable& table,
 
 KindFrontiers relaxed_frontiers(const SubPlanTable& table, std::size_t kind) {
   KindFrontiers frontiers;
-  frontiers.whole = pareto(Relaxation(table, kind).points());
+  std::vector<Point> points;
+  if (!Relaxation(table, kind).find_points(&points)) points = {point_by_flop(table, kind)};
+  frontiers.whole = pareto(std::move(points));
   frontiers.cut = frontiers.whole;
   frontiers.last_chunk = frontiers.whole;
   if (table.space().cuts != 0 && is_inference(table.space().kinds[kind].op)) {
