@@ -182,7 +182,7 @@ TEST(Search, TakesAnyTime) {
   SearchOptions options;
   options.time_s = 1e15;  // more nanoseconds than a clock counts
   options.stop = &stop;
-  options.progress = [&](const SearchProgress&) { stop = true; };
+  options.progress = [&](const SearchProgress& progress) { stop = progress.evaluations > 100; };
   const auto result = search_plan(test::small_ppo(1, 2, 4), test::small_hardware(), options);
   EXPECT_NE(result.statistics.end, SearchEnd::kTime);
   EXPECT_GT(result.statistics.evaluations, 100);
