@@ -52,23 +52,14 @@ std::vector<Spent> spend(const Evaluation& evaluation, const Graph& graph) {
 }
 
 std::string time_text(const Evaluation& evaluation, const Graph& graph) {
-  Table table{{"vertex",
-               "time (s)",
-               "of iteration",
-               "compute",
-               "comm",
-               "bubble",
-               "wait (s)",
-               "on critical cycle"},
-              {Align::kLeft,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight},
-              {}};
+  Table table = report::names_and_numbers({"vertex",
+                                           "time (s)",
+                                           "of iteration",
+                                           "compute",
+                                           "comm",
+                                           "bubble",
+                                           "wait (s)",
+                                           "on critical cycle"});
   const std::vector<double> critical = critical_shares(evaluation);
   const std::vector<Spent> spent = spend(evaluation, graph);
   for (std::size_t i = 0; i < spent.size(); ++i) {
@@ -109,25 +100,15 @@ std::string cycle_text(const Evaluation& evaluation) {
 }
 
 std::string memory_text(const Evaluation& evaluation, const Graph& graph) {
-  Table table{{"vertex",
-               "weights",
-               "optimizer",
-               "activations",
-               "KV cache",
-               "logits",
-               "reserve",
-               "total",
-               "of limit"},
-              {Align::kLeft,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight},
-              {}};
+  Table table = report::names_and_numbers({"vertex",
+                                           "weights",
+                                           "optimizer",
+                                           "activations",
+                                           "KV cache",
+                                           "logits",
+                                           "reserve",
+                                           "total",
+                                           "of limit"});
   const double limit = evaluation.priced.limit_bytes;
   for (std::size_t v = 0; v < graph.vertices.size(); ++v) {
     const MemoryUse& use = evaluation.priced.memory[v];

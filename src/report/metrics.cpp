@@ -57,9 +57,8 @@ std::string metric_cell(const MetricRow& row, const Evaluation& evaluation) {
 }  // namespace
 
 std::string metrics_text(const SearchResult& result, const WorkloadConfig& config) {
-  Table table{{"Metric", "Greedy", "Conc. Heuristic", "Optimized", "Δ (vs greedy)"},
-              {Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight},
-              {}};
+  Table table =
+      names_and_numbers({"Metric", "Greedy", "Conc. Heuristic", "Optimized", "Δ (vs greedy)"});
   for (const MetricRow& row : metric_rows(config)) {
     const double greedy = row.number(result.greedy.metrics);
     const double gain = row.number(result.best.metrics) / greedy - 1.0;
@@ -74,7 +73,7 @@ std::string metrics_text(const SearchResult& result, const WorkloadConfig& confi
 }
 
 std::string metrics_text(const Evaluation& evaluation, const WorkloadConfig& config) {
-  Table table{{"Metric", "Plan"}, {Align::kLeft, Align::kRight}, {}};
+  Table table = names_and_numbers({"Metric", "Plan"});
   for (const MetricRow& row : metric_rows(config)) {
     table.rows.push_back({row.name, row.print(row.number(evaluation.metrics))});
   }

@@ -97,17 +97,8 @@ std::string vertices_text(const Plan& base, const Plan& now, const WorkloadConfi
 }
 
 std::string breakdown_text(const Evaluation& evaluation) {
-  Table table{{"task", "GPUs", "start (s)", "compute", "comm", "bubble", "total", "wait", "memory"},
-              {Align::kLeft,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight,
-               Align::kRight},
-              {}};
+  Table table = names_and_numbers(
+      {"task", "GPUs", "start (s)", "compute", "comm", "bubble", "total", "wait", "memory"});
   const TaskGraph& graph = evaluation.priced.tasks;
   const std::vector<double> idle = idle_before(graph, evaluation.steady);
   for (const std::int32_t task : evaluation.steady.order) {

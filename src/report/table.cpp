@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <utility>
+
 #include "rpeg/base/error.h"
 
 namespace rpeg::report {
@@ -25,6 +27,12 @@ std::string line(const std::vector<std::string>& cells,
 }
 
 }  // namespace
+
+Table names_and_numbers(std::vector<std::string> header) {
+  std::vector<Align> align(header.size(), Align::kRight);
+  align.front() = Align::kLeft;
+  return {std::move(header), std::move(align), {}};
+}
 
 std::size_t display_width(const std::string& text) {
   return static_cast<std::size_t>(std::ranges::count_if(

@@ -14,6 +14,9 @@ struct Table {
   std::vector<std::vector<std::string>> rows;  ///< as many cells as the header
 };
 
+/// An empty table whose first column is names and whose others are numbers.
+Table names_and_numbers(std::vector<std::string> header);
+
 /// Columns of UTF-8 text on a terminal: code points (no wide or combining characters are used).
 std::size_t display_width(const std::string& text);
 

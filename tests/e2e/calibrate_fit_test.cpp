@@ -2,16 +2,14 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "rpeg/base/file.h"
 #include "rpeg/profile/hardware_profile.h"
+#include "support/command.h"
 #include "support/test_directory.h"
 #include "support/text.h"
 
@@ -21,11 +19,6 @@ namespace {
 using test::replaced;
 using testing::HasSubstr;
 using testing::Not;
-
-struct Outcome {
-  int exit_code = 0;
-  std::string text;  // stdout and stderr
-};
 
 const std::string kHeader =
     "time_stats.input_layernorm.median,time_stats.attn_pre_proj.median,"
@@ -77,18 +70,10 @@ class CalibrateFit : public testing::Test {
     write("a100_dgx_all_reduce.csv", messages("all_reduce"));
     write("a100_dgx_send_recv.csv", messages("send_recv"));
   }
-  Outcome fit(const std::string& flags) const {
+  CommandResult fit(const std::string& flags) const {
     const std::string command = fmt::format(
-        "cd {} && " RPEG_BIN_DIR "/rpeg-calibrate --fit-profile data {} 2>&1", path(""), flags);
-    Outcome outcome;
-    FILE* pipe = ::popen(command.c_str(), "r");
-    std::array<char, 4096> buffer{};
-    while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-      outcome.text.append(buffer.data(), count);
-    }
-    const int status = ::pclose(pipe);
-    outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return outcome;
+        "cd {} && " RPEG_BIN_DIR "/rpeg-calibrate --fit-profile data {}", path(""), flags);
+    return run_command(command, 100);
   }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
@@ -98,9 +83,9 @@ class CalibrateFit : public testing::Test {
 
 TEST_F(CalibrateFit, WritesAFileThatDependsOnItsInputsAlone) {
   write_all(kHeader, layer_rows());
-  const Outcome outcome = fit("--gpu a100 --out a.yaml --fit-report a.md");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.text;
-  EXPECT_THAT(outcome.text, HasSubstr("| matrix products"));
+  const CommandResult outcome = fit("--gpu a100 --out a.yaml --fit-report a.md");
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("| matrix products"));
   EXPECT_THAT(read_file(path("a.md")), HasSubstr("| all-reduce inside a node"));
   const std::string text = read_file(path("a.yaml"));
   EXPECT_THAT(text, Not(HasSubstr("host:")));
@@ -111,7 +96,7 @@ TEST_F(CalibrateFit, WritesAFileThatDependsOnItsInputsAlone) {
   EXPECT_NEAR(profile.gemm_m_half, 100.0, 20.0);
   EXPECT_TRUE(profile.gemm_m_half_tp.contains(2));
 
-  ASSERT_EQ(fit("--gpu a100 --out b.yaml").exit_code, 0);
+  ASSERT_EQ(fit("--gpu a100 --out b.yaml").code, 0);
   EXPECT_EQ(read_file(path("b.yaml")), text);
 }
 
@@ -123,37 +108,37 @@ TEST_F(CalibrateFit, SuspectsOtherUnitsBehindAnImplausibleFit) {
     seconds += fmt::format("{},0,2,{},2\n", 1e-9 * (0.02 + 1e-8 * size), size);
   }
   write("a100_dgx_send_recv.csv", seconds);
-  const Outcome outcome = fit("--gpu a100");
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.text, HasSubstr("are its times in milliseconds"));
-  EXPECT_THAT(outcome.text, HasSubstr("`alpha_p2p_g`"));
+  const CommandResult outcome = fit("--gpu a100");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, HasSubstr("are its times in milliseconds"));
+  EXPECT_THAT(outcome.output, HasSubstr("`alpha_p2p_g`"));
   EXPECT_FALSE(std::filesystem::exists(path("hw.yaml")));
 }
 
 TEST_F(CalibrateFit, NamesWhatAFolderLacks) {
-  const Outcome empty = fit("--gpu h100");
-  EXPECT_EQ(empty.exit_code, 2);
-  EXPECT_THAT(empty.text, HasSubstr("no measurements in data: expected h100_<model>.csv"));
+  const CommandResult empty = fit("--gpu h100");
+  EXPECT_EQ(empty.code, 2);
+  EXPECT_THAT(empty.output, HasSubstr("no measurements in data: expected h100_<model>.csv"));
 
   write("a100_model.csv", kHeader + layer_rows());
-  const Outcome no_messages = fit("--gpu a100");
-  EXPECT_EQ(no_messages.exit_code, 2);
-  EXPECT_THAT(no_messages.text, HasSubstr("a100_dgx_all_reduce.csv"));
+  const CommandResult no_messages = fit("--gpu a100");
+  EXPECT_EQ(no_messages.code, 2);
+  EXPECT_THAT(no_messages.output, HasSubstr("a100_dgx_all_reduce.csv"));
 
-  const Outcome no_gpu = fit("--gpu b200");
-  EXPECT_EQ(no_gpu.exit_code, 2);
-  EXPECT_THAT(no_gpu.text, HasSubstr("a100"));
-  EXPECT_EQ(fit("").exit_code, 2);
+  const CommandResult no_gpu = fit("--gpu b200");
+  EXPECT_EQ(no_gpu.code, 2);
+  EXPECT_THAT(no_gpu.output, HasSubstr("a100"));
+  EXPECT_EQ(fit("").code, 2);
 }
 
 TEST_F(CalibrateFit, NamesFileLineAndColumnOfABadTable) {
   const std::string rows = layer_rows();
   const auto failure = [&](const std::string& header, const std::string& text) {
     write_all(header, text);
-    const Outcome outcome = fit("--gpu a100");
-    EXPECT_EQ(outcome.exit_code, 2) << outcome.text;
+    const CommandResult outcome = fit("--gpu a100");
+    EXPECT_EQ(outcome.code, 2) << outcome.output;
     EXPECT_FALSE(std::filesystem::exists(path("hw.yaml")));
-    return outcome.text;
+    return outcome.output;
   };
   EXPECT_THAT(failure(replaced(kHeader, "mlp_act.median", "mlp_act.mean"), rows),
               HasSubstr("a100_model.csv:1: no column `time_stats.mlp_act.median`"));

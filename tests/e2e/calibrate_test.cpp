@@ -1,16 +1,14 @@
 // rpeg-calibrate as a user starts it: mpirun, flags, hw.yaml.
 
 #include <gmock/gmock.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "rpeg/base/file.h"
 #include "rpeg/profile/hardware_profile.h"
+#include "support/command.h"
 #include "support/mpi_environment.h"
 #include "support/test_directory.h"
 
@@ -21,24 +19,10 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-struct Outcome {
-  int exit_code = 0;
-  std::string text;  // stdout and stderr
-};
-
-Outcome calibrate(int ranks, const std::string& flags) {
-  const std::string command = std::string(kMpiEnvironment) + "timeout -k 5 100 " RPEG_MPIEXEC +
-                              " -np " + std::to_string(ranks) +
-                              " " RPEG_BIN_DIR "/rpeg-calibrate " + flags + " 2>&1";
-  Outcome outcome;
-  FILE* pipe = ::popen(command.c_str(), "r");
-  std::array<char, 4096> buffer{};
-  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-    outcome.text.append(buffer.data(), count);
-  }
-  const int status = ::pclose(pipe);
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
+CommandResult calibrate(int ranks, const std::string& flags) {
+  const std::string command = std::string(kMpiEnvironment) + RPEG_MPIEXEC + " -np " +
+                              std::to_string(ranks) + " " RPEG_BIN_DIR "/rpeg-calibrate " + flags;
+  return run_command(command, 100);
 }
 
 std::size_t count_of(const std::string& text, const std::string& part) {
@@ -65,11 +49,11 @@ class Calibrate : public testing::Test {
 
 TEST_F(Calibrate, WritesAPlausibleProfileOfTwoRanks) {
   const std::string config = RPEG_SOURCE_DIR "/configs/demo/copy/workload.yaml";
-  const Outcome outcome =
+  const CommandResult outcome =
       calibrate(2, "--quick --config " + config + " --output " + path("new/folder/hw.yaml"));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.text;
-  EXPECT_THAT(outcome.text, HasSubstr("rms error"));
-  EXPECT_THAT(outcome.text, HasSubstr("[2/9] matrix products"));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("rms error"));
+  EXPECT_THAT(outcome.output, HasSubstr("[2/9] matrix products"));
 
   // Loading checks the range of every value; these are about this machine.
   const HardwareProfile profile = load_hardware_profile(path("new/folder/hw.yaml"));
@@ -90,55 +74,55 @@ TEST_F(Calibrate, WritesAPlausibleProfileOfTwoRanks) {
 
 TEST_F(Calibrate, MarksAllLinksOfOneRankAsEstimated) {
   const std::string config = RPEG_SOURCE_DIR "/configs/demo/copy/workload.yaml";
-  const Outcome outcome =
+  const CommandResult outcome =
       calibrate(1, "--quick --config " + config + " --output " + path("hw.yaml"));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.text;
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
   const HardwareProfile profile = load_hardware_profile(path("hw.yaml"));
   EXPECT_EQ(profile.estimated.size(), 12U);
   EXPECT_DOUBLE_EQ(profile.collective[0].beta_s_per_byte, 1.0 / profile.memory_bandwidth);
 }
 
 TEST_F(Calibrate, NeedsAnOutput) {
-  const Outcome outcome = calibrate(2, "--quick");
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_EQ(count_of(outcome.text, "--output is required"), 1U) << outcome.text;
+  const CommandResult outcome = calibrate(2, "--quick");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(count_of(outcome.output, "--output is required"), 1U) << outcome.output;
 }
 
 TEST_F(Calibrate, FindsAnUnwritableOutputBeforeItMeasures) {
   std::ofstream(path("file")) << "not a folder";
-  const Outcome outcome = calibrate(2, "--output " + path("file/hw.yaml"));
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.text, HasSubstr(path("file")));
-  EXPECT_THAT(outcome.text, Not(HasSubstr("[1/9]")));
+  const CommandResult outcome = calibrate(2, "--output " + path("file/hw.yaml"));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, HasSubstr(path("file")));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("[1/9]")));
 }
 
 TEST_F(Calibrate, RefusesADirectoryAsOutput) {
-  const Outcome outcome = calibrate(1, "--output " + path(""));
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.text, HasSubstr("is a directory"));
+  const CommandResult outcome = calibrate(1, "--output " + path(""));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, HasSubstr("is a directory"));
 }
 
 TEST_F(Calibrate, ReportsAMissingConfigurationOnce) {
-  const Outcome outcome =
+  const CommandResult outcome =
       calibrate(2, "--config " + path("none.yaml") + " --output " + path("hw.yaml"));
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_EQ(count_of(outcome.text, "rpeg-calibrate: error:"), 1U) << outcome.text;
-  EXPECT_THAT(outcome.text, HasSubstr("none.yaml"));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(count_of(outcome.output, "rpeg-calibrate: error:"), 1U) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("none.yaml"));
 }
 
 TEST_F(Calibrate, RefusesWhatItCannotMeasure) {
-  const Outcome dtype = calibrate(1, "--dtype bf16 --output " + path("hw.yaml"));
-  EXPECT_EQ(dtype.exit_code, 2);
-  EXPECT_THAT(dtype.text, HasSubstr("fp32"));
-  const Outcome racks = calibrate(1, "--quick --racks 2 --output " + path("hw.yaml"));
-  EXPECT_EQ(racks.exit_code, 2);
-  EXPECT_THAT(racks.text, HasSubstr("2 equal racks"));
+  const CommandResult dtype = calibrate(1, "--dtype bf16 --output " + path("hw.yaml"));
+  EXPECT_EQ(dtype.code, 2);
+  EXPECT_THAT(dtype.output, HasSubstr("fp32"));
+  const CommandResult racks = calibrate(1, "--quick --racks 2 --output " + path("hw.yaml"));
+  EXPECT_EQ(racks.code, 2);
+  EXPECT_THAT(racks.output, HasSubstr("2 equal racks"));
 }
 
 TEST_F(Calibrate, AnswersHelp) {
-  const Outcome outcome = calibrate(2, "--help");
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(count_of(outcome.text, "--quick"), 1U) << outcome.text;
+  const CommandResult outcome = calibrate(2, "--help");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(count_of(outcome.output, "--quick"), 1U) << outcome.output;
 }
 
 }  // namespace

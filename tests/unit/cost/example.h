@@ -40,6 +40,15 @@ inline WorkloadConfig example_config() {
   return config;
 }
 
+/// GRPO with a verifier and no reference: g_pi and t_pi.
+inline WorkloadConfig two_vertices() {
+  WorkloadConfig config = example_config();
+  config.policy.algorithm = Algorithm::kGrpo;
+  config.policy.reward = RewardSource::kVerifier;
+  config.policy.kl_reference = false;
+  return config;
+}
+
 /// Round numbers, network tiers that differ by 10.
 inline HardwareProfile example_profile() {
   HardwareProfile profile;

@@ -132,15 +132,6 @@ TEST(VertexMemory, HasLogitsOnlyWithALanguageModelHead) {
   EXPECT_DOUBLE_EQ(vertex_memory(critic_training(), plan, config, example_profile()).logits, 0.0);
 }
 
-/// GRPO with a verifier and no reference: g_pi and t_pi.
-WorkloadConfig two_vertices() {
-  WorkloadConfig config = example_config();
-  config.policy.algorithm = Algorithm::kGrpo;
-  config.policy.reward = RewardSource::kVerifier;
-  config.policy.kl_reference = false;
-  return config;
-}
-
 PricedPlan price(const WorkloadConfig& config, const Plan& plan, const HardwareProfile& profile) {
   return price_plan(plan, build_graph(config.policy, plan.structure), config, profile);
 }

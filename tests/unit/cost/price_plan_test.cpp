@@ -23,14 +23,6 @@ std::vector<std::string> edge_texts(const TaskGraph& graph) {
   return texts;
 }
 
-WorkloadConfig two_vertices() {
-  WorkloadConfig config = example_config();
-  config.policy.algorithm = Algorithm::kGrpo;
-  config.policy.reward = RewardSource::kVerifier;
-  config.policy.kl_reference = false;
-  return config;
-}
-
 TaskGraph tasks_of(const Plan& plan, const HardwareProfile& profile = example_profile()) {
   const WorkloadConfig config = two_vertices();
   return price_plan(plan, build_graph(config.policy, plan.structure), config, profile).tasks;

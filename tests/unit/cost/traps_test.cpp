@@ -27,15 +27,6 @@ VertexPlan on_node(int node, Parallelism parallelism) {
   return {parallelism, 1, {{0, 0}, {node, node}, {0, 3}}};
 }
 
-/// GRPO with a verifier and no reference: g_pi and t_pi.
-WorkloadConfig two_vertices() {
-  WorkloadConfig config = example_config();
-  config.policy.algorithm = Algorithm::kGrpo;
-  config.policy.reward = RewardSource::kVerifier;
-  config.policy.kl_reference = false;
-  return config;
-}
-
 PricedPlan price(const WorkloadConfig& config, const Plan& plan) {
   return price_plan(plan, build_graph(config.policy, plan.structure), config, example_profile());
 }
