@@ -9,6 +9,8 @@
 #include "rpeg/base/file.h"
 #include "rpeg/hf/safetensors.h"
 #include "rpeg/model/parameters.h"
+#include "rpeg/search/evaluation.h"
+#include "support/planning.h"
 
 namespace rpeg {
 namespace {
@@ -31,7 +33,9 @@ ModelSpec layout_spec(bool tied) {
   return spec;
 }
 
-WorkloadConfig inputs_of(const LayoutJob& options) {
+}  // namespace
+
+WorkloadConfig layout_inputs(const LayoutJob& options) {
   const ModelSpec spec = layout_spec(options.tied);
   WorkloadConfig inputs;
   inputs.hardware.gpus_per_node = options.gpus;
@@ -67,6 +71,8 @@ WorkloadConfig inputs_of(const LayoutJob& options) {
   inputs.seed = options.seed;
   return inputs;
 }
+
+namespace {
 
 JobConfig config_of(const LayoutJob& options, const fs::path& directory) {
   const fs::path model = directory / "models/actor";
@@ -143,7 +149,7 @@ VertexPlan parse_layout(const std::string& text) {
 
 PlanFile layout_plan(const LayoutJob& options) {
   PlanFile file;
-  file.inputs = inputs_of(options);
+  file.inputs = layout_inputs(options);
   file.plan.structure = options.structure;
   const Graph graph = build_graph(file.inputs.policy, options.structure);
   for (const Vertex& vertex : graph.vertices) {
@@ -155,7 +161,11 @@ PlanFile layout_plan(const LayoutJob& options) {
       file.plan.vertices.back().micro_batches = 1;
     }
   }
-  return file;
+  return scheduled(file);
+}
+
+PlanFile scheduled(const PlanFile& file) {
+  return make_plan_file(evaluate_plan(file.plan, file.inputs, test::small_hardware()), file.inputs);
 }
 
 void write_layout_model(const fs::path& directory, bool tied, bool scalar_head) {
@@ -172,11 +182,15 @@ void write_layout_model(const fs::path& directory, bool tied, bool scalar_head) 
 }
 
 Job compile_layout_job(const LayoutJob& options, const fs::path& directory) {
+  return compile_layout_job(options, layout_plan(options), directory);
+}
+
+Job compile_layout_job(const LayoutJob& options, const PlanFile& plan, const fs::path& directory) {
   write_layout_model(directory / "models/actor", options.tied, false);
   if (options.reward == RewardSource::kModel) {
     write_layout_model(directory / "models/reward", options.tied, true);
   }
-  return compile_job(config_of(options, directory), layout_plan(options), directory);
+  return compile_job(config_of(options, directory), plan, directory);
 }
 
 }  // namespace rpeg

@@ -37,11 +37,19 @@ struct LayoutJob {
   std::uint64_t seed = 1;
 };
 
-/// The plan; scheduled by simulating it on a flat cost when `schedule` (else in graph order).
+/// What the plan is made for.
+WorkloadConfig layout_inputs(const LayoutJob& options);
+/// The plan, with the schedule that simulating it on a slow device gives.
 PlanFile layout_plan(const LayoutJob& options);
+/// The same plan with that schedule.
+PlanFile scheduled(const PlanFile& file);
 
 /// Compiles the job; model files and outputs go below `directory`.
 Job compile_layout_job(const LayoutJob& options, const std::filesystem::path& directory);
+/// With another plan for the same inputs.
+Job compile_layout_job(const LayoutJob& options,
+                       const PlanFile& plan,
+                       const std::filesystem::path& directory);
 
 /// Writes the four-layer model (config.json, tokenizer.json of the copy demonstration).
 void write_layout_model(const std::filesystem::path& directory, bool tied, bool scalar_head);
