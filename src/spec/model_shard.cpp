@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "rpeg/base/error.h"
 
 namespace rpeg {
@@ -120,8 +122,27 @@ std::pair<std::int64_t, std::int64_t> key_value_heads(const ModelSpec& spec, int
   return {head, head + 1};
 }
 
+ShardRuns shard_runs(const ShardTensor& tensor) {
+  if (tensor.split_dim < 0) {
+    return {.count = 1, .length = tensor.count, .first = 0, .stride = tensor.count};
+  }
+  const auto split = tensor.shape.begin() + tensor.split_dim;
+  std::int64_t outer = 1;
+  std::int64_t inner = 1;
+  std::for_each(tensor.shape.begin(), split, [&](std::int64_t extent) { outer *= extent; });
+  std::for_each(split + 1, tensor.shape.end(), [&](std::int64_t extent) { inner *= extent; });
+  return {.count = outer,
+          .length = (tensor.end - tensor.begin) * inner,
+          .first = tensor.begin * inner,
+          .stride = *split * inner};
+}
+
 std::vector<ShardTensor> shard_tensors(const ModelSpec& spec, Head head, const ModelShard& shard) {
   constexpr const char* kEmbedding = "model.embed_tokens.weight";
+  check(
+      spec.num_heads % shard.tp == 0,
+      fmt::format(
+          "{} query heads cannot be dealt to {} tensor-parallel ranks", spec.num_heads, shard.tp));
   ShardBuilder builder(spec, shard);
   const bool has_language_head = shard.has_head && head != Head::kScalar;
   // A scalar head alone leaves the tied table an embedding only.
