@@ -15,6 +15,7 @@
 #include "runtime/clock.h"
 #include "runtime/groups.h"
 #include "runtime/metrics.h"
+#include "runtime/pipeline.h"
 #include "runtime/replay.h"
 #include "runtime/store.h"
 #include "runtime/weights.h"
@@ -37,7 +38,7 @@ struct RankContext {
   RankGroups groups;
   std::map<std::int64_t, IterationData> data;  ///< iterations in flight
   std::map<std::int64_t, Report> reports;      ///< of iterations not yet reported
-  Activations<float> activations;              ///< scratch, shared by all models of the rank
+  PipelineBuffers activations;                 ///< scratch, shared by all models of the rank
 
   const Vertex& vertex(VertexId id) const { return job.graph.vertices[index(id)]; }
   /// This rank's shard of the copy that a vertex uses.
