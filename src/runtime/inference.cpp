@@ -104,8 +104,7 @@ std::vector<std::int64_t> wanted_sequences(const RankContext& context,
 }
 
 /// One message from rank (last stage, tp 0) to the leader, in the order of `sequences`.
-void deliver(RankContext& context,
-             const BlockGroups& groups,
+void deliver(const BlockGroups& groups,
              Op op,
              std::span<const std::int64_t> sequences,
              std::map<std::int64_t, Numbers>& results,
@@ -171,7 +170,7 @@ void infer_sequences(RankContext& context, const Instruction& instruction, std::
                   results[pieces[i][k]] = std::move(numbers[k]);
                 }
               });
-  deliver(context, groups, op, sequences, results, data);
+  deliver(groups, op, sequences, results, data);
   if (op == Op::kInferReward && groups.is_leader()) {
     count_rewards(data, sequences, context.reports[iteration]);
   }
