@@ -15,6 +15,7 @@
 #include "runtime/clock.h"
 #include "runtime/groups.h"
 #include "runtime/metrics.h"
+#include "runtime/pairs.h"
 #include "runtime/pipeline.h"
 #include "runtime/replay.h"
 #include "runtime/store.h"
@@ -46,7 +47,7 @@ struct RankContext {
   const HeldModel& model(VertexId vertex) const {
     return models.at(job.vertex_copy[index(vertex)]);
   }
-  std::int64_t samples() const { return job.inputs.workload.samples_per_prompt; }
+  std::int64_t samples() const { return sequences_per_prompt(job.inputs); }
   const BlockGroups& groups_of(VertexId vertex) const {
     return groups.at(job.vertex_block[index(vertex)]);
   }

@@ -12,20 +12,20 @@ bool is_offline(const WorkloadConfig& inputs) {
 
 }  // namespace
 
-std::int64_t batch_sequences(const WorkloadConfig& inputs) {
-  return training_units(inputs) * unit_sequences(inputs);
-}
-
-std::int64_t unit_sequences(const WorkloadConfig& inputs) {
-  if (inputs.policy.algorithm != Algorithm::kDpo) {
-    return 1;
-  }
+std::int64_t sequences_per_prompt(const WorkloadConfig& inputs) {
   return is_offline(inputs) ? 2 : inputs.workload.samples_per_prompt;
 }
 
+std::int64_t batch_sequences(const WorkloadConfig& inputs) {
+  return inputs.workload.batch_size * sequences_per_prompt(inputs);
+}
+
+std::int64_t unit_sequences(const WorkloadConfig& inputs) {
+  return inputs.policy.algorithm == Algorithm::kDpo ? sequences_per_prompt(inputs) : 1;
+}
+
 std::int64_t training_units(const WorkloadConfig& inputs) {
-  return inputs.policy.algorithm == Algorithm::kDpo ? inputs.workload.batch_size
-                                                    : inputs.workload.sequences();
+  return batch_sequences(inputs) / unit_sequences(inputs);
 }
 
 std::vector<SequencePair> preference_pairs(const WorkloadConfig& inputs,

@@ -16,7 +16,10 @@ struct SequencePair {
   std::int64_t rejected = 0;
 };
 
-/// Sequences of an iteration: prompts times samples; of offline DPO two a prompt.
+/// Sequences of a prompt: its samples; of offline DPO the chosen and the rejected response.
+std::int64_t sequences_per_prompt(const WorkloadConfig& inputs);
+
+/// Sequences of an iteration.
 std::int64_t batch_sequences(const WorkloadConfig& inputs);
 
 /// Sequences that training keeps together: 1, or in DPO those of a prompt (offline its chosen and

@@ -48,6 +48,10 @@ WorkloadConfig case_inputs(const TrainingCase& options) {
   inputs.workload.samples_per_prompt =
       options.algorithm == Algorithm::kDpo && options.dpo_mode == DpoMode::kOffline ? 1 : kSamples;
   inputs.workload.generation_length = kLongest;
+  if (options.reward_model) {
+    inputs.policy.reward = RewardSource::kModel;
+    inputs.models[static_cast<std::size_t>(ModelRole::kReward)] = case_spec(options.tied);
+  }
   inputs.policy.dpo_mode = options.dpo_mode;
   inputs.policy.allow_ac_share = options.ac_share;
   inputs.policy.recompute_logprobs = options.recompute_logprobs;
@@ -203,11 +207,16 @@ void record_weights(Shared& shared, const RankContext& context, WholeTensors& wh
   }
 }
 
-void train_iteration(Shared& shared, RankContext& context, std::int64_t iteration) {
-  const Job& job = shared.job;
+IterationData& begin_iteration(RankContext& context, std::int64_t iteration) {
   IterationData& data = context.data[iteration];
   data.prompts.resize(static_cast<std::size_t>(kPrompts));
   std::iota(data.prompts.begin(), data.prompts.end(), std::int64_t{0});
+  return data;
+}
+
+void train_iteration(Shared& shared, RankContext& context, std::int64_t iteration) {
+  const Job& job = shared.job;
+  IterationData& data = begin_iteration(context, iteration);
   for (const Instruction& instruction :
        job.ranks[static_cast<std::size_t>(context.world.rank())].program) {
     if (instruction.kind != InstructionKind::kTrain) {
@@ -242,6 +251,62 @@ void train_rank(Shared& shared, Comm& world, const RunOptions& options) {
     train_iteration(shared, *context, k);
   }
   record_weights(shared, *context, shared.outcome.final_weights);
+}
+
+/// Weights of a scalar head start at zero: values would be zero under any layout.
+void move_scalar_heads(RankModels& models) {
+  for (auto& [copy, model] : models) {
+    for (const ParameterTensor& tensor : model.layout.tensors) {
+      for (std::int64_t i = 0; tensor.name == "score.weight" && i < tensor.count; ++i) {
+        model.weights[static_cast<std::size_t>(tensor.offset + i)] =
+            static_cast<float>(i % 5) - 1.5F;
+      }
+    }
+  }
+}
+
+std::vector<float> found(const SequenceData& entry, Op op) {
+  switch (op) {
+    case Op::kInferReward:
+      return {static_cast<float>(entry.score.value())};
+    case Op::kInferValue:
+      return entry.values.value();
+    case Op::kInferReference:
+      return entry.ref_logprobs.value();
+    default:
+      return entry.actor_logprobs.value();
+  }
+}
+
+void infer_rank(const Job& job, Comm& world, std::mutex& mutex, InferenceOutcome& outcome) {
+  const RunOptions options;
+  const auto context = rank_context(job, world, options);
+  move_scalar_heads(context->models);
+  for (const Instruction& instruction : job.ranks[static_cast<std::size_t>(world.rank())].program) {
+    if (instruction.kind != InstructionKind::kInfer) {
+      continue;
+    }
+    IterationData& data = begin_iteration(*context, 0);
+    data.sequences.clear();
+    const bool leads = context->groups_of(instruction.vertex).is_leader();
+    const Vertex& vertex = context->vertex(instruction.vertex);
+    if (leads) {
+      for (const std::int64_t s : sequence_list(instruction.sequences)) {
+        SequenceData recorded = recorded_sequence(job.inputs, 0, s);
+        data.sequences[s].rollout = recorded.rollout;
+        if (vertex.op == Op::kInferReference) {
+          data.sequences[s].score = recorded.score;  // online DPO chooses by it
+        }
+      }
+    }
+    infer_sequences(*context, instruction, 0);
+    const std::lock_guard lock(mutex);
+    for (const auto& [s, entry] : data.sequences) {
+      if (leads && (vertex.op != Op::kInferReference || entry.ref_logprobs.has_value())) {
+        outcome[vertex.name][s] = found(entry, vertex.op);
+      }
+    }
+  }
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
@@ -298,13 +363,15 @@ Job training_job(const TrainingCase& options) {
   };
   source(ModelRole::kActor, 1);
   source(ModelRole::kCritic, 2);
+  source(ModelRole::kReference, 3);
+  source(ModelRole::kReward, 4);
   build_execution(&job);
   return job;
 }
 
-TrainingOutcome train_on_threads(const Job& job) {
-  Shared shared{.job = job, .mutex = {}};
-  const RunOptions options = capture_gradients(shared);
+namespace {
+
+void on_threads(const Job& job, const std::function<void(Comm&)>& body) {
   auto ranks = make_loopback(static_cast<int>(job.ranks.size()));
   std::vector<std::exception_ptr> errors(ranks.size());
   std::vector<std::string> messages(ranks.size());
@@ -312,7 +379,7 @@ TrainingOutcome train_on_threads(const Job& job) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        train_rank(shared, *ranks[rank], options);
+        body(*ranks[rank]);
       } catch (const std::exception& error) {
         errors[rank] = std::current_exception();
         messages[rank] = error.what();
@@ -328,7 +395,51 @@ TrainingOutcome train_on_threads(const Job& job) {
   if (errors[0] != nullptr) {
     std::rethrow_exception(errors[0]);
   }
+}
+
+}  // namespace
+
+TrainingOutcome train_on_threads(const Job& job) {
+  Shared shared{.job = job, .mutex = {}};
+  const RunOptions options = capture_gradients(shared);
+  on_threads(job, [&](Comm& world) { train_rank(shared, world, options); });
   return std::move(shared.outcome);
+}
+
+InferenceOutcome infer_on_threads(const Job& job) {
+  std::mutex mutex;
+  InferenceOutcome outcome;
+  on_threads(job, [&](Comm& world) { infer_rank(job, world, mutex, outcome); });
+  return outcome;
+}
+
+std::vector<float> infer_alone(const Job& job, const std::string& vertex, std::int64_t sequence) {
+  const VertexId id = find_vertex(job.graph, vertex);
+  RankModels models = build_rank_models(job, 0);
+  move_scalar_heads(models);
+  const Model<float> model = models.at(job.vertex_copy[index(id)]).model();
+  const std::int64_t samples = sequences_per_prompt(job.inputs);
+  std::vector<std::int32_t> tokens =
+      recorded_prompts()[static_cast<std::size_t>(sequence / samples)].tokens;
+  const std::size_t prompt = tokens.size();
+  const Rollout rollout = recorded_sequence(job.inputs, 0, sequence).rollout.value();
+  tokens.insert(tokens.end(), rollout.tokens.begin(), rollout.tokens.end());
+  PackedBatch batch;
+  append_sequence(batch, tokens);
+  Activations<float> activations;
+  const Op op = job.graph.vertices[index(id)].op;
+  if (op == Op::kInferReward || op == Op::kInferValue) {
+    std::vector<float> values;
+    forward_values(model, batch, activations, values);
+    return op == Op::kInferReward
+               ? std::vector<float>{values.back()}
+               : std::vector<float>(values.begin() + static_cast<std::ptrdiff_t>(prompt) - 1,
+                                    values.end() - 1);
+  }
+  TokenScores<float> scores;
+  const auto temperature = static_cast<float>(job.config.sampling.temperature);
+  forward_scores(model, batch, temperature, activations, scores);
+  return {scores.logprob.begin() + static_cast<std::ptrdiff_t>(prompt), scores.logprob.end()};
 }
 
 double gradient_distance(const TrainingOutcome& a, const TrainingOutcome& b) {

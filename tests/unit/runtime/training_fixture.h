@@ -18,6 +18,7 @@ struct TrainingCase {
   DpoMode dpo_mode = DpoMode::kOffline;
   bool ac_share = false;
   bool recompute_logprobs = false;
+  bool reward_model = false;  ///< i_R scores instead of a verifier
   bool tied = false;
   Parallelism layout = {};  ///< of every vertex, all on the same ranks
   std::int64_t micro_batches = 1;
@@ -41,6 +42,14 @@ struct TrainingOutcome {
 
 /// The job of a case, with files below the test's directory; changes to it are the caller's.
 Job training_job(const TrainingCase& options);
+
+/// What the inference vertices found out about each sequence of iteration 0, by vertex: numbers per
+/// response token, or the score. Every leader holds the recorded rollouts of its sequences alone.
+using InferenceOutcome = std::map<std::string, std::map<std::int64_t, std::vector<float>>>;
+InferenceOutcome infer_on_threads(const Job& job);
+
+/// The same of one sequence, in one piece on this thread. `vertex` is one of the job's.
+std::vector<float> infer_alone(const Job& job, const std::string& vertex, std::int64_t sequence);
 
 /// Trains `iterations` iterations on all ranks of the job, each replica's leader holding the
 /// recorded sequences of its replica and the other ranks nothing. Expects equal bits of all copies
