@@ -365,6 +365,7 @@ Job training_job(const TrainingCase& options) {
   source(ModelRole::kCritic, 2);
   source(ModelRole::kReference, 3);
   source(ModelRole::kReward, 4);
+  build_task_graph(&job);
   build_execution(&job);
   return job;
 }
