@@ -207,6 +207,15 @@ void record_weights(Shared& shared, const RankContext& context, WholeTensors& wh
   }
 }
 
+void record_kl_coef(Shared& shared, const RankContext& context) {
+  const std::lock_guard lock(shared.mutex);
+  for (const auto& [copy, model] : context.models) {
+    if (model.training.has_value()) {
+      shared.outcome.kl_coefs.insert(model.training->reward_kl_coef.value());
+    }
+  }
+}
+
 IterationData& begin_iteration(RankContext& context, std::int64_t iteration) {
   IterationData& data = context.data[iteration];
   data.prompts.resize(static_cast<std::size_t>(kPrompts));
@@ -250,6 +259,7 @@ void train_rank(Shared& shared, Comm& world, const RunOptions& options) {
   for (std::int64_t k = 0; k < shared.job.config.train.iterations; ++k) {
     train_iteration(shared, *context, k);
   }
+  record_kl_coef(shared, *context);
   record_weights(shared, *context, shared.outcome.final_weights);
 }
 
