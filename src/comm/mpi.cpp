@@ -152,6 +152,14 @@ class MpiComm : public MessageComm {
     return message;
   }
 
+  bool has(Channel channel, int from, int tag) override {
+    int found = 0;
+    check_mpi(MPI_Iprobe(from, tag, comm_of(channel), &found, MPI_STATUS_IGNORE), "MPI_Iprobe");
+    return found != 0;
+  }
+
+  void announce(Channel, int, int) override {}
+
   std::unique_ptr<Comm> make_subgroup(const std::vector<int>& ranks, int my_rank) override {
     MPI_Group all = MPI_GROUP_NULL;
     MPI_Group some = MPI_GROUP_NULL;
