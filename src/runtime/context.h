@@ -15,6 +15,8 @@
 #include "runtime/clock.h"
 #include "runtime/groups.h"
 #include "runtime/metrics.h"
+#include "runtime/pairs.h"
+#include "runtime/pipeline.h"
 #include "runtime/replay.h"
 #include "runtime/store.h"
 #include "runtime/weights.h"
@@ -37,7 +39,7 @@ struct RankContext {
   RankGroups groups;
   std::map<std::int64_t, IterationData> data;  ///< iterations in flight
   std::map<std::int64_t, Report> reports;      ///< of iterations not yet reported
-  Activations<float> activations;              ///< scratch, shared by all models of the rank
+  PipelineBuffers activations;                 ///< scratch, shared by all models of the rank
 
   const Vertex& vertex(VertexId id) const { return job.graph.vertices[index(id)]; }
   /// This rank's shard of the copy that a vertex uses.
@@ -45,7 +47,7 @@ struct RankContext {
   const HeldModel& model(VertexId vertex) const {
     return models.at(job.vertex_copy[index(vertex)]);
   }
-  std::int64_t samples() const { return job.inputs.workload.samples_per_prompt; }
+  std::int64_t samples() const { return sequences_per_prompt(job.inputs); }
   const BlockGroups& groups_of(VertexId vertex) const {
     return groups.at(job.vertex_block[index(vertex)]);
   }

@@ -82,19 +82,6 @@ TEST(Batches, AnchorsPointAtTokenAndPredecessor) {
               testing::ElementsAre(0, 10, 20, 30, 0, 40, 0));
 }
 
-TEST(Batches, MicroBatchesAreContiguousAndNeverEmpty) {
-  const std::vector<std::int64_t> sequences = {3, 4, 5, 8, 9};
-  std::vector<std::size_t> sizes;
-  std::vector<std::int64_t> joined;
-  for (const auto piece : micro_batches(sequences, 3)) {
-    sizes.push_back(piece.size());
-    joined.insert(joined.end(), piece.begin(), piece.end());
-  }
-  EXPECT_THAT(sizes, testing::ElementsAre(2, 2, 1));
-  EXPECT_EQ(joined, sequences);
-  EXPECT_EQ(micro_batches(sequences, 8).size(), 5U);
-}
-
 TEST(Metrics, ReportsSurviveTheJourneyAndAddUp) {
   Report a;
   a[Sum::kSequences] = 3.0;
