@@ -15,7 +15,8 @@ namespace {
 /// What an instruction did, besides taking time.
 struct Effect {
   std::int64_t bytes = 0;
-  std::int64_t version = -1;
+  std::int64_t version = -1;  ///< read by compute, carried by a message
+  std::int64_t written = -1;  ///< made by training
   double ready_s = 0.0;  ///< waiting until then, for a sender or a group, is not its time
 };
 
@@ -47,8 +48,9 @@ Effect send_data(RankContext& context, const Instruction& instruction, std::int6
 
 Effect receive_data(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
   const Bytes message = context.world.receive(instruction.peer, instruction.tag);
+  const double ready_s = context.clock.now_s();
   decode_payload(message, instruction.payload, instruction.sequences, context.data.at(iteration));
-  return {.bytes = static_cast<std::int64_t>(message.size())};
+  return {.bytes = static_cast<std::int64_t>(message.size()), .ready_s = ready_s};
 }
 
 Effect send_weights(RankContext& context, const Instruction& instruction) {
@@ -74,7 +76,7 @@ Effect train(RankContext& context, const Instruction& instruction, std::int64_t 
   context.groups.at(instruction.vertex)->barrier();
   const double ready_s = context.clock.now_s();
   train_vertex(context, instruction, iteration);
-  return {.version = iteration + 1, .ready_s = ready_s};
+  return {.version = iteration, .written = iteration + 1, .ready_s = ready_s};
 }
 
 Effect execute(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
@@ -110,6 +112,26 @@ void count_time(Report& report,
   if (found != tasks.end()) {
     report.task_s[static_cast<std::size_t>(found - tasks.begin())] += seconds;
   }
+}
+
+/// The sequences that a generation instruction finished.
+RolloutRecord rollout_record(const RankContext& context,
+                             const Instruction& instruction,
+                             std::int64_t iteration,
+                             std::size_t position) {
+  const IterationData& data = context.data.at(iteration);
+  RolloutRecord record{.iteration = iteration,
+                       .rank = context.world.rank(),
+                       .instruction = static_cast<std::int32_t>(position),
+                       .sequences = {},
+                       .verifier_s = 0.0};
+  for (const std::int64_t s : sequence_list(instruction.sequences)) {
+    record.sequences.push_back(
+        {.sequence = s,
+         .prompt_tokens = static_cast<std::int64_t>(context.prompt(data, s).tokens.size()),
+         .response_tokens = static_cast<std::int64_t>(rollout_of(data, s).tokens.size())});
+  }
+  return record;
 }
 
 bool is_data_message(InstructionKind kind) {
@@ -156,7 +178,12 @@ void run_program(RankContext& context, std::int64_t iteration, TraceWriter* trac
                   .end_s = end_s,
                   .bytes = effect.bytes,
                   .peer = instruction.peer,
-                  .version = effect.version});
+                  .version = effect.version,
+                  .written = effect.written,
+                  .waited_s = start_s - reached_s});
+      if (instruction.kind == InstructionKind::kGenerate) {
+        trace->add(rollout_record(context, instruction, iteration, i));
+      }
     }
   }
 }
