@@ -33,11 +33,11 @@ Head head_of(const Vertex& vertex) {
     case Op::kTrainJoint:
       return Head::kBoth;
     case Op::kTrain:
-      return vertex.model == ModelRole::kCritic ? Head::kScalar : Head::kVocabulary;
+      return vertex.model == ModelRole::kCritic ? Head::kScalar : Head::kLanguageModel;
     case Op::kGenerate:
     case Op::kInferReference:
     case Op::kInferActor:
-      return Head::kVocabulary;
+      return Head::kLanguageModel;
   }
   throw Error(ErrorKind::kInternal, "cost: unknown op");
 }
@@ -81,7 +81,7 @@ double stage_elements(const ModelSpec& spec, Head head, const Parallelism& paral
   if (is_last) {
     elements += hidden + head_elements(spec, head, tp);  // the final norm, and the heads
     const bool head_is_the_table = is_first && spec.tied_embeddings && has_vocabulary(head);
-    if (head_is_the_table) elements -= head_elements(spec, Head::kVocabulary, tp);
+    if (head_is_the_table) elements -= head_elements(spec, Head::kLanguageModel, tp);
   }
   return elements;
 }

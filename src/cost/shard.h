@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rpeg/plan/plan.h"
+#include "rpeg/spec/model_shard.h"
 
 // What one rank holds of a model, and the bytes of an element of each kind.
 
@@ -17,13 +18,10 @@ struct ElementBytes {
 };
 ElementBytes element_bytes(TrainDtype dtype);
 
-/// What a model ends in: logits over the vocabulary, one scalar, or (a shared trunk in training)
-/// both.
-enum class Head { kVocabulary, kScalar, kBoth };
 /// The head that a vertex computes with: rewards and values are scalars whoever owns the trunk.
 Head head_of(const Vertex& vertex);
 inline bool has_vocabulary(Head head) { return head != Head::kScalar; }
-inline bool has_scalar(Head head) { return head != Head::kVocabulary; }
+inline bool has_scalar(Head head) { return head != Head::kLanguageModel; }
 
 /// Rows of the embedding table: at tp > 1 the vocabulary rounded up to a multiple of 128 · tp.
 double padded_vocab(const ModelSpec& spec, int tp);

@@ -11,7 +11,6 @@
 #include "job/static_check.h"
 #include "rpeg/base/error.h"
 #include "rpeg/job/compile.h"
-#include "rpeg/job/tensors.h"
 
 namespace rpeg {
 namespace {
@@ -24,16 +23,17 @@ struct Message {
   int sender = 0;
   std::size_t instruction = 0;  ///< of the sender's program
   int iteration = 0;
-  std::vector<int> versions;  ///< of the tensors of a weights message
+  std::vector<int> versions;  ///< of a weights message: one
 };
 
 struct RankState {
   std::size_t next = 0;  ///< instruction to execute
   int iteration = 0;
   std::map<std::pair<VertexId, Payload>, std::vector<SequenceRange>> held;  ///< this iteration's
-  std::array<std::vector<int>, kModelRoles> versions;  ///< of each tensor of the rank's copy
-  std::map<VertexId, int> entered;                     ///< collectives entered so far
-  bool is_inside = false;                              ///< waits inside the next instruction
+  std::vector<int> versions;                                                ///< by copy of the job
+  std::map<int, int> arrived;       ///< messages of a transfer so far
+  std::map<VertexId, int> entered;  ///< collectives entered so far
+  bool is_inside = false;           ///< waits inside the next instruction
 };
 
 /// Executes all programs without data: what would be there, from which iteration and version.
@@ -41,16 +41,14 @@ class Machine {
  public:
   Machine(const Job& job, int iterations) : job_(job), iterations_(iterations) {
     ranks_.resize(job.ranks.size());
-    for (const ModelRole role : {ModelRole::kActor, ModelRole::kCritic}) {
-      const auto& spec = job.inputs.models[static_cast<std::size_t>(role)];
-      const std::size_t tensors =
-          spec ? model_tensors(*spec, role == ModelRole::kCritic).size() : 0;
-      for (RankState& rank : ranks_) {
-        rank.versions[static_cast<std::size_t>(role)].assign(tensors, 0);
-      }
+    for (RankState& rank : ranks_) {
+      rank.versions.assign(job.copies.size(), 0);
     }
-    for (const DataParallelGroup& group : job.groups) {
-      groups_[group.vertex] = &group.ranks;
+    for (std::size_t i = 0; i < job.graph.vertices.size(); ++i) {
+      const VertexId vertex{static_cast<std::int32_t>(i)};
+      if (is_training(job.graph.vertices[i].op)) {
+        groups_[vertex] = &block_of(job, vertex).ranks;
+      }
     }
   }
 
@@ -150,38 +148,36 @@ class Machine {
     }
   }
 
-  int replica_of(std::size_t rank, VertexId vertex) {
-    auto& ranks = vertex_ranks_[vertex];
-    if (ranks.empty()) {
-      const std::vector<int> order = vertex_ranks(job_, vertex);
-      for (std::size_t i = 0; i < order.size(); ++i) {
-        ranks[order[i]] = static_cast<int>(i);
-      }
-    }
-    return ranks.at(static_cast<int>(rank));
+  int replica_of(std::size_t rank, VertexId vertex) const {
+    return place_in_block(block_of(job_, vertex), static_cast<int>(rank))->dp;
+  }
+  bool is_leader(std::size_t rank, VertexId vertex) const {
+    const auto place = place_in_block(block_of(job_, vertex), static_cast<int>(rank));
+    return place->pp == 0 && place->tp == 0;
   }
 
-  /// Without staleness, iteration k runs on the weights after k updates.
   void check_version(std::size_t rank) const {
-    const ModelRole role = vertex_of(current(rank)).model;
-    const int wanted = ranks_[rank].iteration;
-    const auto& versions = ranks_[rank].versions[static_cast<std::size_t>(role)];
-    for (std::size_t tensor = 0; tensor < versions.size(); ++tensor) {
-      if (versions[tensor] != wanted && (role == ModelRole::kActor || role == ModelRole::kCritic)) {
-        fail(rank,
-             fmt::format("it needs version {} of the {}'s weights, but tensor {} has version {}",
-                         wanted,
-                         to_string(role),
-                         tensor,
-                         versions[tensor]));
-      }
+    const VertexId vertex = current(rank).vertex;
+    const WeightCopy& copy = copy_of(job_, vertex);
+    const auto at = static_cast<std::size_t>(job_.vertex_copy[index(vertex)]);
+    const int wanted =
+        copy.is_frozen ? 0 : std::max(0, ranks_[rank].iteration - static_cast<int>(copy.tau));
+    if (ranks_[rank].versions[at] != wanted) {
+      fail(rank,
+           fmt::format("it needs version {} of the {}'s weights, but has version {}",
+                       wanted,
+                       to_string(copy.model),
+                       ranks_[rank].versions[at]));
     }
   }
 
   void compute(std::size_t rank) {
-    check_inputs(rank);
-    check_version(rank);
     const Instruction& instruction = current(rank);
+    check_version(rank);
+    if (!is_leader(rank, instruction.vertex)) {
+      return;
+    }
+    check_inputs(rank);
     for (const Payload payload : produced_payloads(vertex_of(instruction))) {
       auto& held = ranks_[rank].held[{instruction.vertex, payload}];
       held = unite(held, instruction.sequences);
@@ -203,17 +199,12 @@ class Machine {
       }
     }
     state.is_inside = false;
-    for (int& version : state.versions[static_cast<std::size_t>(vertex_of(current(rank)).model)]) {
-      ++version;
-    }
+    ++state.versions[static_cast<std::size_t>(job_.vertex_copy[index(vertex)])];
     return true;
   }
 
   const WeightTransfer& transfer_of(const Instruction& instruction) const {
     return job_.transfers[static_cast<std::size_t>(instruction.transfer)];
-  }
-  const WeightMessage& weights_of(const Instruction& instruction) const {
-    return transfer_of(instruction).messages[static_cast<std::size_t>(instruction.message)];
   }
 
   void send(std::size_t rank) {
@@ -226,10 +217,8 @@ class Machine {
         fail(rank, "it sends what the rank has not computed");
       }
     } else {
-      const auto role = static_cast<std::size_t>(transfer_of(instruction).model);
-      for (const std::int32_t tensor : weights_of(instruction).tensors) {
-        message.versions.push_back(state.versions[role].at(static_cast<std::size_t>(tensor)));
-      }
+      message.versions.push_back(
+          state.versions[static_cast<std::size_t>(transfer_of(instruction).from)]);
     }
     auto& queue = channels_[{static_cast<int>(rank), instruction.peer, instruction.tag}];
     queue.push_back(std::move(message));
@@ -242,6 +231,11 @@ class Machine {
 
   bool receive(std::size_t rank) {
     const Instruction& instruction = current(rank);
+    const bool brings_weights = instruction.kind == InstructionKind::kReceiveWeights;
+    const int delta = brings_weights ? static_cast<int>(transfer_of(instruction).delta) : 0;
+    if (ranks_[rank].iteration < delta) {
+      return true;  // the first iterations run on the initial weights
+    }
     auto& queue = channels_[{instruction.peer, static_cast<int>(rank), instruction.tag}];
     if (queue.empty()) {
       return false;
@@ -252,7 +246,7 @@ class Machine {
         job_.ranks[static_cast<std::size_t>(message.sender)].program[message.instruction];
     const bool is_data = instruction.kind == InstructionKind::kReceive;
     const bool same_kind = (sent.kind == InstructionKind::kSend) == is_data;
-    if (!same_kind || message.iteration != ranks_[rank].iteration ||
+    if (!same_kind || message.iteration != ranks_[rank].iteration - delta ||
         sent.vertex != instruction.vertex || sent.payload != instruction.payload ||
         sent.sequences != instruction.sequences || sent.transfer != instruction.transfer ||
         sent.message != instruction.message) {
@@ -273,10 +267,14 @@ class Machine {
   void store_weights(std::size_t rank,
                      const Instruction& instruction,
                      const std::vector<int>& versions) {
-    auto& mine = ranks_[rank].versions[static_cast<std::size_t>(transfer_of(instruction).model)];
-    const auto& tensors = weights_of(instruction).tensors;
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      mine.at(static_cast<std::size_t>(tensors[i])) = versions[i];
+    const WeightTransfer& transfer = transfer_of(instruction);
+    const auto mine =
+        std::count_if(transfer.messages.begin(), transfer.messages.end(), [&](const auto& message) {
+          return message.to == static_cast<int>(rank);
+        });
+    if (++ranks_[rank].arrived[instruction.transfer] == mine) {
+      ranks_[rank].arrived[instruction.transfer] = 0;
+      ranks_[rank].versions[static_cast<std::size_t>(transfer.to)] = versions.front();
     }
   }
 
@@ -323,7 +321,8 @@ class Machine {
 
   void check_all_received() const {
     for (const auto& [channel, queue] : channels_) {
-      if (!queue.empty()) {
+      // Weights of the last iterations are for those that would follow.
+      if (!queue.empty() && queue.front().versions.empty()) {
         throw Error(ErrorKind::kUsage,
                     fmt::format("{} of iteration {}: nobody receives this message",
                                 describe(job_, queue.front().sender, queue.front().instruction),
@@ -336,7 +335,6 @@ class Machine {
   int iterations_;
   std::vector<RankState> ranks_;
   std::map<VertexId, const std::vector<int>*> groups_;
-  std::map<VertexId, std::map<int, int>> vertex_ranks_;  ///< rank -> replica
   std::map<Channel, std::deque<Message>> channels_;
 };
 

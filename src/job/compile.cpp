@@ -66,9 +66,9 @@ Job compile_job(const JobConfig& config,
   job.plan = plan.plan;
   job.schedule = plan.schedule;
   job.predicted = plan.predicted;
-  job.graph = build_graph(plan.inputs.policy, plan.plan.structure);
+  build_task_graph(&job);
   check_graph(job.graph);
-  check_valid(job.plan, job.graph, job.inputs);
+  check_valid(job.plan, build_graph(plan.inputs.policy, plan.plan.structure), job.inputs);
   check_agreement(config.train, plan.inputs.policy);
   job.seed = config.seed.value_or(plan.inputs.seed);
   job.plan_digest = sha256(plan_file_text(plan, nullptr));

@@ -70,11 +70,13 @@ void read_messages(MapReader& transfer_map, WeightTransfer* transfer) {
     WeightMessage message;
     message.from = static_cast<int>(map.integer("from", kInt));
     message.bytes = map.integer("bytes", kAtLeastZero);
-    for (const std::int64_t tensor : integers(map, "tensors")) {
-      if (tensor < 0 || static_cast<std::size_t>(tensor) >= transfer->tensors.size()) {
-        map.fault("tensors", fmt::format("there is no tensor {}", tensor));
+    const std::vector<std::int64_t> numbers = integers(map, "slices");
+    for (std::size_t i = 0; i + 2 < numbers.size(); i += 3) {
+      if (numbers[i] < 0 || static_cast<std::size_t>(numbers[i]) >= transfer->tensors.size()) {
+        map.fault("slices", fmt::format("there is no tensor {}", numbers[i]));
       }
-      message.tensors.push_back(static_cast<std::int32_t>(tensor));
+      message.slices.push_back(
+          {static_cast<std::int32_t>(numbers[i]), numbers[i + 1], numbers[i + 2]});
     }
     for (const std::int64_t to : integers(map, "to")) {
       message.to = static_cast<int>(to);
@@ -90,10 +92,17 @@ void read_transfers(MapReader& root, Job* job) {
     WeightTransfer transfer;
     transfer.producer = read_vertex(map, "producer", job->graph);
     transfer.consumer = read_vertex(map, "consumer", job->graph);
-    transfer.model =
-        static_cast<ModelRole>(map.choice("model", {"actor", "critic", "reward", "reference"}));
+    transfer.from = static_cast<int>(map.integer("from_copy", kInt));
+    transfer.to = static_cast<int>(map.integer("to_copy", kInt));
+    transfer.delta = map.integer("delta", kAtLeastZero);
     map.sequence("tensors", true, [&](const YamlValue& item, const std::string& item_path) {
-      transfer.tensors.push_back(yaml_string(item, item_path, map.faults()));
+      MapReader tensor_map(item, item_path, map.faults());
+      TransferTensor tensor;
+      tensor.name = tensor_map.string("name");
+      tensor.shape = integers(tensor_map, "shape");
+      tensor.dim = static_cast<int>(tensor_map.integer("dim", kInt));
+      tensor_map.finish();
+      transfer.tensors.push_back(std::move(tensor));
     });
     read_messages(map, &transfer);
     map.finish();
@@ -193,7 +202,7 @@ void read_plan(MapReader& root, const std::string& file, Job* job) {
   job->plan = std::move(plan.plan);
   job->schedule = std::move(plan.schedule);
   job->predicted = std::move(plan.predicted);
-  job->graph = build_graph(job->inputs.policy, job->plan.structure);
+  build_task_graph(job);
 }
 
 }  // namespace
@@ -220,7 +229,8 @@ Job load_job(const std::filesystem::path& path) {
   read_ranks(root, &job);
   root.finish();
   faults.throw_if_any();
-  build_groups(&job);
+  build_blocks(&job);
+  build_copies(&job);
   return job;
 }
 

@@ -34,7 +34,7 @@ void write_graph(YamlWriter& writer, const Job& job) {
                     vertices[i].name,
                     to_string(vertices[i].op),
                     to_string(vertices[i].model),
-                    numbers_text(vertex_ranks(job, VertexId{static_cast<std::int32_t>(i)}))));
+                    numbers_text(block_of(job, VertexId{static_cast<std::int32_t>(i)}).ranks)));
   }
   writer.end_sequence();
   writer.begin_sequence("edges");
@@ -49,22 +49,31 @@ void write_graph(YamlWriter& writer, const Job& job) {
   writer.end_map();
 }
 
-/// Messages of one sender are written as one line with all receivers.
+/// [tensor, begin, end, …]
+std::string slices_text(const std::vector<WeightSlice>& slices) {
+  std::vector<std::int64_t> numbers;
+  for (const WeightSlice& slice : slices) {
+    numbers.insert(numbers.end(), {slice.tensor, slice.begin, slice.end});
+  }
+  return numbers_text(numbers);
+}
+
+/// Receivers of the same slices of one sender are written as one line.
 void write_messages(YamlWriter& writer, const std::vector<WeightMessage>& messages) {
   writer.begin_sequence("messages");
   for (std::size_t i = 0; i < messages.size();) {
     const WeightMessage& first = messages[i];
     std::vector<int> to;
     for (; i < messages.size() && messages[i].from == first.from &&
-           messages[i].tensors == first.tensors;
+           messages[i].slices == first.slices;
          ++i) {
       to.push_back(messages[i].to);
     }
-    writer.raw_item(fmt::format("{{from: {}, to: {}, bytes: {}, tensors: {}}}",
+    writer.raw_item(fmt::format("{{from: {}, to: {}, bytes: {}, slices: {}}}",
                                 first.from,
                                 numbers_text(to),
                                 first.bytes,
-                                numbers_text(first.tensors)));
+                                slices_text(first.slices)));
   }
   writer.end_sequence();
 }
@@ -75,10 +84,15 @@ void write_transfers(YamlWriter& writer, const Job& job) {
     writer.begin_item();
     writer.field("producer", job.graph.vertices[index(transfer.producer)].name);
     writer.field("consumer", job.graph.vertices[index(transfer.consumer)].name);
-    writer.field("model", to_string(transfer.model));
+    writer.field("from_copy", static_cast<std::int64_t>(transfer.from));
+    writer.field("to_copy", static_cast<std::int64_t>(transfer.to));
+    writer.field("delta", transfer.delta);
     writer.begin_sequence("tensors");
-    for (const std::string& tensor : transfer.tensors) {
-      writer.raw_item(yaml_scalar(std::string_view(tensor)));
+    for (const TransferTensor& tensor : transfer.tensors) {
+      writer.raw_item(fmt::format("{{name: {}, shape: {}, dim: {}}}",
+                                  yaml_scalar(std::string_view(tensor.name)),
+                                  numbers_text(tensor.shape),
+                                  tensor.dim));
     }
     writer.end_sequence();
     write_messages(writer, transfer.messages);

@@ -77,7 +77,7 @@ std::vector<SequenceRange> replica_work(const Job& job, VertexId vertex, int rep
   return owned_sequences(job.graph.vertices[index(vertex)].op,
                          job.inputs.workload.sequences(),
                          job.config.train.minibatches,
-                         job.plan.vertices[index(vertex)].parallelism.dp,
+                         plan_of(job, vertex).parallelism.dp,
                          replica);
 }
 
@@ -100,20 +100,6 @@ std::vector<VertexId> program_order(const Job& job) {
   }
   check_order(job.graph, order);
   return order;
-}
-
-std::vector<int> vertex_ranks(const Job& job, VertexId vertex) {
-  std::vector<int> ranks;
-  for (const int gpu :
-       placement_gpus(job.plan.vertices[index(vertex)].placement, job.inputs.hardware)) {
-    const auto at =
-        std::lower_bound(job.ranks.begin(), job.ranks.end(), gpu, [](const RankSpec& rank, int g) {
-          return rank.gpu < g;
-        });
-    check(at != job.ranks.end() && at->gpu == gpu, "job: a vertex is placed on a GPU without rank");
-    ranks.push_back(static_cast<int>(at - job.ranks.begin()));
-  }
-  return ranks;
 }
 
 int data_tag(std::size_t edge, Payload payload) {

@@ -56,7 +56,7 @@ class MessageFinder {
  public:
   MessageFinder(const Job& job, const std::vector<VertexId>& order) : job_(job), order_(order) {
     for (const VertexId vertex : order) {
-      ranks_[vertex] = vertex_ranks(job, vertex);
+      ranks_[vertex] = vertex_leaders(job, vertex);
     }
   }
 
@@ -115,18 +115,19 @@ class MessageFinder {
   std::vector<DataMessage> messages_;
 };
 
-void add_weights(Job* job, VertexId producer, InstructionKind kind) {
+/// Sends after the producer, receives before the consumer.
+void add_weights(Job* job, VertexId vertex, InstructionKind kind) {
   const bool sends = kind == InstructionKind::kSendWeights;
   for (std::size_t t = 0; t < job->transfers.size(); ++t) {
     const WeightTransfer& transfer = job->transfers[t];
-    if (transfer.producer != producer) {
+    if ((sends ? transfer.producer : transfer.consumer) != vertex) {
       continue;
     }
     for (std::size_t m = 0; m < transfer.messages.size(); ++m) {
       const WeightMessage& message = transfer.messages[m];
       Instruction instruction;
       instruction.kind = kind;
-      instruction.vertex = producer;
+      instruction.vertex = transfer.producer;
       instruction.peer = sends ? message.to : message.from;
       instruction.tag = weights_tag(job->graph, t);
       instruction.capacity_bytes = message.bytes;
@@ -139,13 +140,15 @@ void add_weights(Job* job, VertexId producer, InstructionKind kind) {
 }
 
 void add_compute(Job* job, VertexId vertex) {
-  const std::vector<int> ranks = vertex_ranks(*job, vertex);
-  for (std::size_t replica = 0; replica < ranks.size(); ++replica) {
-    Instruction instruction;
-    instruction.kind = compute_kind(job->graph.vertices[index(vertex)].op);
-    instruction.vertex = vertex;
-    instruction.sequences = replica_work(*job, vertex, static_cast<int>(replica));
-    job->ranks[static_cast<std::size_t>(ranks[replica])].program.push_back(std::move(instruction));
+  const Block& block = block_of(*job, vertex);
+  for (int dp = 0; dp < block.parallelism.dp; ++dp) {
+    for (const int rank : replica_ranks(block, dp)) {
+      Instruction instruction;
+      instruction.kind = compute_kind(job->graph.vertices[index(vertex)].op);
+      instruction.vertex = vertex;
+      instruction.sequences = replica_work(*job, vertex, dp);
+      job->ranks[static_cast<std::size_t>(rank)].program.push_back(std::move(instruction));
+    }
   }
 }
 
@@ -163,13 +166,12 @@ void assign_ranks(Job* job) {
   }
 }
 
-void build_groups(Job* job) {
-  for (std::size_t i = 0; i < job->graph.vertices.size(); ++i) {
-    const VertexId vertex{static_cast<std::int32_t>(i)};
-    if (is_training(job->graph.vertices[i].op)) {
-      job->groups.push_back({vertex, vertex_ranks(*job, vertex)});
-    }
-  }
+void build_task_graph(Job* job) {
+  const Structure& structure = job->plan.structure;
+  const auto stages = static_cast<int>(response_parts(structure.cuts, job->inputs.workload).size());
+  FusedGraph fused = fuse_graph(build_graph(job->inputs.policy, structure), stages);
+  job->graph = std::move(fused.graph);
+  job->plan_vertex = std::move(fused.base);
 }
 
 void build_programs(Job* job) {
@@ -186,6 +188,7 @@ void build_programs(Job* job) {
       job->ranks[static_cast<std::size_t>(message->to)].program.push_back(
           data_instruction(*job, *message, InstructionKind::kReceive));
     }
+    add_weights(job, vertex, InstructionKind::kReceiveWeights);
     add_compute(job, vertex);
     // By edge, then receiver: long runs of equal steps keep run.yaml small.
     std::stable_sort(outgoing[vertex].begin(), outgoing[vertex].end(), [](auto* a, auto* b) {
@@ -197,14 +200,12 @@ void build_programs(Job* job) {
     }
     add_weights(job, vertex, InstructionKind::kSendWeights);
   }
-  for (const VertexId vertex : order) {
-    add_weights(job, vertex, InstructionKind::kReceiveWeights);
-  }
 }
 
 void build_execution(Job* job) {
   assign_ranks(job);
-  build_groups(job);
+  build_blocks(job);
+  build_copies(job);
   build_transfers(job);
   build_programs(job);
 }

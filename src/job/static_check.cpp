@@ -56,7 +56,8 @@ void check_instruction(const Job& job, int rank, std::size_t at) {
   if (is_compute(instruction.kind)) {
     return;
   }
-  if (!fits(instruction.peer, job.ranks.size()) || instruction.peer == rank) {
+  if (!fits(instruction.peer, job.ranks.size()) ||
+      (instruction.peer == rank && !is_weights(instruction.kind))) {
     fail(fmt::format(
         "{}: the job has ranks 0 to {}", describe(job, rank, at), job.ranks.size() - 1));
   }
@@ -138,10 +139,12 @@ void check_static(const Job& job) {
   }
   for (std::size_t i = 0; i < job.graph.vertices.size(); ++i) {
     const VertexId vertex{static_cast<std::int32_t>(i)};
-    const std::vector<int> ranks = vertex_ranks(job, vertex);
-    for (std::size_t replica = 0; replica < ranks.size(); ++replica) {
-      check_replica(job, vertex, ranks[replica], static_cast<int>(replica));
-      --computes[static_cast<std::size_t>(ranks[replica])];
+    const Block& block = block_of(job, vertex);
+    for (int dp = 0; dp < block.parallelism.dp; ++dp) {
+      for (const int rank : replica_ranks(block, dp)) {
+        check_replica(job, vertex, rank, dp);
+        --computes[static_cast<std::size_t>(rank)];
+      }
     }
   }
   for (std::size_t rank = 0; rank < computes.size(); ++rank) {

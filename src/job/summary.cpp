@@ -38,7 +38,7 @@ std::string vertex_table(const Job& job) {
       "|---|---|---|---|---|---|---|---|\n";
   for (std::size_t i = 0; i < job.graph.vertices.size(); ++i) {
     const Vertex& vertex = job.graph.vertices[i];
-    const VertexPlan& plan = job.plan.vertices[i];
+    const VertexPlan& plan = plan_of(job, VertexId{static_cast<std::int32_t>(i)});
     text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n",
                         vertex.name,
                         to_string(vertex.op),
@@ -46,7 +46,7 @@ std::string vertex_table(const Job& job) {
                         plan.parallelism.dp,
                         plan.micro_batches,
                         placement_text(plan.placement),
-                        fmt::join(vertex_ranks(job, VertexId{static_cast<std::int32_t>(i)}), " "),
+                        fmt::join(block_of(job, VertexId{static_cast<std::int32_t>(i)}).ranks, " "),
                         format_seconds(predicted_s(job, vertex.name)));
   }
   return text;
@@ -58,7 +58,7 @@ std::string rank_table(const Job& job) {
   std::vector<std::array<double, kModelRoles>> bytes_per_parameter(job.ranks.size());
   for (std::size_t i = 0; i < job.graph.vertices.size(); ++i) {
     const Vertex& vertex = job.graph.vertices[i];
-    for (const int rank : vertex_ranks(job, VertexId{static_cast<std::int32_t>(i)})) {
+    for (const int rank : block_of(job, VertexId{static_cast<std::int32_t>(i)}).ranks) {
       const auto r = static_cast<std::size_t>(rank);
       names[r] += (names[r].empty() ? "" : " ") + vertex.name;
       double& bytes = bytes_per_parameter[r][static_cast<std::size_t>(vertex.model)];

@@ -17,18 +17,8 @@
 namespace rpeg {
 namespace {
 
-constexpr const char* kEmbedding = "model.embed_tokens.weight";
 constexpr const char* kLanguageHead = "lm_head.weight";
 constexpr const char* kScalarHead = "score.weight";
-
-void add_tensor(ParameterLayout& layout, std::string name, std::vector<std::int64_t> shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) {
-    count *= extent;
-  }
-  layout.tensors.push_back({std::move(name), std::move(shape), layout.total, count});
-  layout.total += count;
-}
 
 /// FNV-1a (Fowler, Noll, Vo), 64 bits.
 std::uint64_t hash_name(const std::string& name) {
@@ -97,37 +87,29 @@ void copy_tokenizer(const std::filesystem::path& source, const std::filesystem::
 
 }  // namespace
 
-ParameterLayout build_parameter_layout(const ModelSpec& spec, Head head) {
+ParameterLayout build_parameter_layout(const ModelSpec& spec, Head head, const ModelShard& shard) {
   if (!spec.gated_ffn) {
     throw Error(
         ErrorKind::kUsage,
         "a feed-forward block of two matrices cannot be trained yet; gated_ffn must be true");
   }
-  const std::int64_t h = spec.hidden_dim;
-  const std::int64_t queries = spec.num_heads * spec.head_dim;
-  const std::int64_t keys = spec.num_kv_heads * spec.head_dim;
   ParameterLayout layout;
-  add_tensor(layout, kEmbedding, {spec.vocab_size, h});
-  for (std::int64_t i = 0; i < spec.layers; ++i) {
-    const std::string prefix = fmt::format("model.layers.{}.", i);
-    // Q, K, V end to end, and gate with up, so that each group is one matrix product.
-    add_tensor(layout, prefix + "input_layernorm.weight", {h});
-    add_tensor(layout, prefix + "self_attn.q_proj.weight", {queries, h});
-    add_tensor(layout, prefix + "self_attn.k_proj.weight", {keys, h});
-    add_tensor(layout, prefix + "self_attn.v_proj.weight", {keys, h});
-    add_tensor(layout, prefix + "self_attn.o_proj.weight", {h, queries});
-    add_tensor(layout, prefix + "post_attention_layernorm.weight", {h});
-    add_tensor(layout, prefix + "mlp.gate_proj.weight", {spec.ffn_dim, h});
-    add_tensor(layout, prefix + "mlp.up_proj.weight", {spec.ffn_dim, h});
-    add_tensor(layout, prefix + "mlp.down_proj.weight", {h, spec.ffn_dim});
-  }
-  add_tensor(layout, "model.norm.weight", {h});
-  if (head == Head::kScalar) {
-    add_tensor(layout, kScalarHead, {1, h});
-  } else if (!spec.tied_embeddings) {
-    add_tensor(layout, kLanguageHead, {spec.vocab_size, h});
+  layout.head = head;
+  layout.shard = shard;
+  for (ShardTensor& part : shard_tensors(spec, head, shard)) {
+    std::vector<std::int64_t> held = part.shape;
+    if (part.split_dim >= 0) {
+      held[static_cast<std::size_t>(part.split_dim)] = part.end - part.begin;
+    }
+    const std::int64_t count = part.count;
+    layout.tensors.push_back({part.name, std::move(held), layout.total, count, std::move(part)});
+    layout.total += count;
   }
   return layout;
+}
+
+ParameterLayout build_parameter_layout(const ModelSpec& spec, Head head) {
+  return build_parameter_layout(spec, head, whole_model(spec));
 }
 
 void initialise_parameters(const ModelSpec& spec,

@@ -13,6 +13,7 @@
 #include "rpeg/model/transformer.h"
 #include "rpeg/runtime/run.h"
 #include "runtime/clock.h"
+#include "runtime/groups.h"
 #include "runtime/metrics.h"
 #include "runtime/replay.h"
 #include "runtime/store.h"
@@ -33,13 +34,21 @@ struct RankContext {
   std::vector<Prompt> eval_prompts;
   RolloutTable replay;  ///< empty: generate
   RankModels models;
-  std::map<VertexId, std::unique_ptr<Comm>> groups;  ///< of the vertices this rank trains, dp order
-  std::map<std::int64_t, IterationData> data;        ///< iterations in flight
-  std::map<std::int64_t, Report> reports;            ///< of iterations not yet reported
-  Activations<float> activations;                    ///< scratch, shared by all models of the rank
+  RankGroups groups;
+  std::map<std::int64_t, IterationData> data;  ///< iterations in flight
+  std::map<std::int64_t, Report> reports;      ///< of iterations not yet reported
+  Activations<float> activations;              ///< scratch, shared by all models of the rank
 
   const Vertex& vertex(VertexId id) const { return job.graph.vertices[index(id)]; }
+  /// This rank's shard of the copy that a vertex uses.
+  HeldModel& model(VertexId vertex) { return models.at(job.vertex_copy[index(vertex)]); }
+  const HeldModel& model(VertexId vertex) const {
+    return models.at(job.vertex_copy[index(vertex)]);
+  }
   std::int64_t samples() const { return job.inputs.workload.samples_per_prompt; }
+  const BlockGroups& groups_of(VertexId vertex) const {
+    return groups.at(job.vertex_block[index(vertex)]);
+  }
   /// The prompt of a sequence of an iteration.
   const Prompt& prompt(const IterationData& iteration, std::int64_t sequence) const {
     const auto row = static_cast<std::size_t>(sequence / samples());

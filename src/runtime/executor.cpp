@@ -56,24 +56,33 @@ Effect receive_data(RankContext& context, const Instruction& instruction, std::i
 Effect send_weights(RankContext& context, const Instruction& instruction) {
   const WeightTransfer& transfer = transfer_of(context.job, instruction);
   const WeightMessage& message = message_of(context.job, instruction);
-  const HeldModel& model = context.models.at(transfer.model);
+  const HeldModel& model = context.models.at(transfer.from);
   context.world.send(instruction.peer,
                      instruction.tag,
                      encode_weights(transfer, message, model, context.clock.now_s()));
   return {.bytes = message.bytes, .version = model.version};
 }
 
-Effect receive_weights(RankContext& context, const Instruction& instruction) {
+Effect receive_weights(RankContext& context,
+                       const Instruction& instruction,
+                       std::int64_t iteration) {
   const WeightTransfer& transfer = transfer_of(context.job, instruction);
+  if (iteration < transfer.delta) {
+    return {.version = 0};  // the first iterations run on the initial weights
+  }
   const WeightMessage& message = message_of(context.job, instruction);
   const Bytes bytes = context.world.receive(instruction.peer, instruction.tag);
-  const WeightHeader header =
-      decode_weights(transfer, message, bytes, context.models.at(transfer.model));
+  const auto expected =
+      std::count_if(transfer.messages.begin(), transfer.messages.end(), [&](const auto& other) {
+        return other.to == context.world.rank();
+      });
+  const WeightHeader header = decode_weights(
+      transfer, message, bytes, static_cast<std::size_t>(expected), context.models.at(transfer.to));
   return {.bytes = message.bytes, .version = header.version, .ready_s = header.sent_s};
 }
 
 Effect train(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
-  context.groups.at(instruction.vertex)->barrier();
+  context.groups_of(instruction.vertex).all->barrier();
   const double ready_s = context.clock.now_s();
   train_vertex(context, instruction, iteration);
   return {.version = iteration, .written = iteration + 1, .ready_s = ready_s};
@@ -96,9 +105,9 @@ Effect execute(RankContext& context, const Instruction& instruction, std::int64_
     case InstructionKind::kSendWeights:
       return send_weights(context, instruction);
     case InstructionKind::kReceiveWeights:
-      return receive_weights(context, instruction);
+      return receive_weights(context, instruction, iteration);
   }
-  return {.version = context.models.at(context.vertex(instruction.vertex).model).version};
+  return {.version = context.model(instruction.vertex).version};
 }
 
 /// Adds an instruction's seconds to its task. Data messages belong to no task: their sending takes

@@ -34,7 +34,7 @@ std::vector<GenerationResult> run_model(RankContext& context,
     requests.push_back(
         {context.prompt(data, s).tokens, s / context.samples(), s % context.samples()});
   }
-  const HeldModel& actor = model_for(context.models, ModelRole::kActor, iteration);
+  const HeldModel& actor = model_for(context.job, context.models, instruction.vertex, iteration);
   try {
     return generate(actor.model(), requests, sampling_options(context, iteration));
   } catch (const Error& error) {
@@ -163,7 +163,7 @@ void generate_sequences(RankContext& context,
     record.prompt = s / context.samples();
     record.sample = s % context.samples();
     record.dataset_index = data.prompts[static_cast<std::size_t>(record.prompt)];
-    record.version = context.models.at(ModelRole::kActor).version;
+    record.version = context.model(instruction.vertex).version;
     count(report, record, context.prompt(data, s));
     if (!context.job.config.runtime.rollouts.empty() && context.replay.empty()) {
       report.rollouts += rollout_line(record);
@@ -175,7 +175,7 @@ void generate_sequences(RankContext& context,
 }
 
 Evaluation evaluate(const RankContext& context, int replica, int replicas) {
-  const Model<float> model = context.models.at(ModelRole::kActor).model();
+  const Model<float> model = context.model(find_vertex(context.job.graph, "g_pi")).model();
   SamplingOptions options = sampling_options(context, 0);
   options.greedy = true;
   const auto [first, last] =

@@ -43,10 +43,10 @@ std::vector<double> response_numbers(RankContext& context,
 void infer_sequences(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
   IterationData& data = context.data.at(iteration);
   const Op op = context.vertex(instruction.vertex).op;
-  const ModelRole role = context.vertex(instruction.vertex).model;
-  const Model<float> model = model_for(context.models, role, iteration).model();
+  const Model<float> model =
+      model_for(context.job, context.models, instruction.vertex, iteration).model();
   const std::vector<std::int64_t> sequences = sequence_list(instruction.sequences);
-  const std::int64_t parts = context.job.plan.vertices[index(instruction.vertex)].micro_batches;
+  const std::int64_t parts = plan_of(context.job, instruction.vertex).micro_batches;
   for (const auto micro_batch : micro_batches(sequences, parts)) {
     const PackedSequences packed = pack_sequences(context, data, micro_batch);
     const std::vector<double> numbers = response_numbers(context, model, packed, op);

@@ -84,14 +84,6 @@ std::unique_ptr<RankContext> load_context(const Job& job,
                   .activations = {}});
 }
 
-void form_groups(RankContext& context) {
-  for (const DataParallelGroup& group : context.job.groups) {
-    if (std::count(group.ranks.begin(), group.ranks.end(), context.world.rank()) > 0) {
-      context.groups.emplace(group.vertex, context.world.subgroup(group.ranks));
-    }
-  }
-}
-
 /// The run of one rank, phase by phase.
 struct Run {
   RankContext& context;
@@ -119,7 +111,8 @@ void allow_unpriced_work(const Run& run) {
 
 /// Adds this rank's part of the greedy reward on data.eval; generation ranks share the prompts.
 void evaluate_into(RankContext& context, Report& report) {
-  const std::vector<int> ranks = vertex_ranks(context.job, find_vertex(context.job.graph, "g_pi"));
+  const std::vector<int> ranks =
+      vertex_leaders(context.job, find_vertex(context.job.graph, "g_pi"));
   const auto me = std::find(ranks.begin(), ranks.end(), context.world.rank());
   if (me != ranks.end()) {
     const Evaluation part =
@@ -224,11 +217,12 @@ void save_models(const RankContext& context) {
   if (config.runtime.save_dir.empty()) {
     return;
   }
-  for (const DataParallelGroup& group : context.job.groups) {
-    const ModelRole role = context.vertex(group.vertex).model;
-    if (*std::min_element(group.ranks.begin(), group.ranks.end()) == context.world.rank()) {
-      const HeldModel& model = context.models.at(role);
-      save_hf_directory(config.runtime.save_dir / to_string(role),
+  for (std::size_t i = 0; i < context.job.copies.size(); ++i) {
+    const WeightCopy& copy = context.job.copies[i];
+    const std::vector<int>& ranks = context.job.blocks[static_cast<std::size_t>(copy.block)].ranks;
+    if (copy.is_trained && *std::min_element(ranks.begin(), ranks.end()) == context.world.rank()) {
+      const HeldModel& model = context.models.at(static_cast<int>(i));
+      save_hf_directory(config.runtime.save_dir / to_string(copy.model),
                         model.spec,
                         model.layout,
                         model.weights,
@@ -295,7 +289,11 @@ RunSummary run_job(const Job& job, Comm& world, const RunOptions& options) {
     context = load_context(job, world, options, clock);
     run.emplace(open_run(*context, *control));
   });
-  form_groups(*context);
+  context->groups = form_groups(job, world);
+  for (auto& [copy, model] : context->models) {
+    const int block = job.copies[static_cast<std::size_t>(copy)].block;
+    model.groups = context->groups.at(block).shard_groups();
+  }
   if (options.on_start) {
     options.on_start();
   }

@@ -148,7 +148,7 @@ double update_weights(Step& step) {
 
 void run_step(Step& step, std::span<const std::int64_t> sequences) {
   std::fill(step.model.training->gradient.begin(), step.model.training->gradient.end(), 0.0F);
-  const std::int64_t parts = step.context.job.plan.vertices[index(step.vertex)].micro_batches;
+  const std::int64_t parts = plan_of(step.context.job, step.vertex).micro_batches;
   std::array<double, 1> loss{};
   for (const auto micro_batch : micro_batches(sequences, parts)) {
     loss[0] += step.is_critic() ? value_micro_batch(step, micro_batch)
@@ -169,8 +169,7 @@ void run_step(Step& step, std::span<const std::int64_t> sequences) {
 void train_vertex(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
   const TrainConfig& train = context.job.config.train;
   const TrainingBatch batch = build_training_batch(context, instruction, iteration);
-  const ModelRole role = context.vertex(instruction.vertex).model;
-  HeldModel& model = model_for(context.models, role, iteration);
+  HeldModel& model = model_for(context.job, context.models, instruction.vertex, iteration);
   const std::int64_t sequences = context.job.inputs.workload.sequences();
   for (std::int64_t epoch = 0; epoch < train.epochs; ++epoch) {
     for (std::int64_t j = 0; j < train.minibatches; ++j) {
@@ -179,7 +178,7 @@ void train_vertex(RankContext& context, const Instruction& instruction, std::int
       Step step{.context = context,
                 .batch = batch,
                 .model = model,
-                .group = *context.groups.at(instruction.vertex),
+                .group = *context.groups_of(instruction.vertex).all,
                 .report = context.reports[iteration],
                 .vertex = instruction.vertex,
                 .iteration = iteration,

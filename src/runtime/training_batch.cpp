@@ -130,7 +130,7 @@ TrainingBatch build_training_batch(RankContext& context,
                                    const Instruction& instruction,
                                    std::int64_t iteration) {
   const IterationData& data = context.data.at(iteration);
-  Comm& group = *context.groups.at(instruction.vertex);
+  Comm& group = *context.groups_of(instruction.vertex).all;
   TrainingBatch batch;
   batch.own = sequence_list(instruction.sequences);
   batch.lengths = of_all_sequences(context, group, batch.own, [&](std::int64_t s) {

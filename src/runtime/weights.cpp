@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "rpeg/base/error.h"
 #include "runtime/message.h"
 
@@ -20,12 +22,13 @@ const ModelSource& source_of(const JobConfig& config, ModelRole role) {
 
 /// The weights before the first update. Streams of the random initialisation and tensors of a file
 /// go by name, so a critic's source may be an actor: it takes the trunk and a zero head.
-HeldModel initial_model(const JobConfig& config, ModelRole role) {
-  const ModelSource& source = source_of(config, role);
+HeldModel initial_model(const Job& job, const WeightCopy& copy, int rank) {
+  const ModelSource& source = source_of(job.config, copy.model);
+  const Block& block = job.blocks[static_cast<std::size_t>(copy.block)];
   HeldModel held;
   held.spec = load_hf_config(source.path);
   held.layout = build_parameter_layout(
-      held.spec, role == ModelRole::kCritic ? Head::kScalar : Head::kLanguageModel);
+      held.spec, copy.head, shard_at(held.spec, block, place_in_block(block, rank).value()));
   held.weights.resize(static_cast<std::size_t>(held.layout.total));
   if (source.random_init) {
     initialise_parameters(held.spec, held.layout, source.seed, held.weights);
@@ -40,18 +43,33 @@ bool is_compute(InstructionKind kind) {
          kind == InstructionKind::kTrain;
 }
 
-/// Where tensor `tensor` of a transfer stands in the model.
-const ParameterTensor& tensor_of(const WeightTransfer& transfer,
-                                 const HeldModel& model,
-                                 std::int32_t tensor) {
-  const auto i = static_cast<std::size_t>(tensor);
-  const ParameterTensor& entry = model.layout.tensors.at(i);
-  check(transfer.tensors.at(i) == entry.name,
-        fmt::format("tensor {} is {} in the transfer and {} in the model",
-                    tensor,
-                    transfer.tensors.at(i),
-                    entry.name));
-  return entry;
+/// A slice in a shard's flat buffer: `rows` stretches of `width` elements, `stride` apart.
+struct Stretch {
+  std::size_t first = 0;
+  std::size_t rows = 0;
+  std::size_t width = 0;
+  std::size_t stride = 0;
+};
+
+Stretch stretch_of(const WeightTransfer& transfer,
+                   const WeightSlice& slice,
+                   const HeldModel& model) {
+  const TransferTensor& tensor = transfer.tensors.at(static_cast<std::size_t>(slice.tensor));
+  const auto& held = model.layout.tensors;
+  const auto found = std::find_if(held.begin(), held.end(), [&](const ParameterTensor& entry) {
+    return entry.name == tensor.name;
+  });
+  check(found != held.end(), fmt::format("{} is not part of this rank's shard", tensor.name));
+  const std::int64_t begin = found->part.split_dim < 0 ? 0 : found->part.begin;
+  const std::int64_t extent = found->shape[static_cast<std::size_t>(tensor.dim)];
+  check(slice.begin >= begin && slice.end <= begin + extent,
+        fmt::format("a slice of {} is not part of this rank's shard", tensor.name));
+  const std::int64_t inner = tensor.dim == 0 ? found->count / extent : 1;
+  const std::int64_t rows = tensor.dim == 0 ? 1 : found->shape[0];
+  return {.first = static_cast<std::size_t>(found->offset + (slice.begin - begin) * inner),
+          .rows = static_cast<std::size_t>(rows),
+          .width = static_cast<std::size_t>((slice.end - slice.begin) * inner),
+          .stride = static_cast<std::size_t>(found->count / rows)};
 }
 
 }  // namespace
@@ -63,10 +81,11 @@ RankModels build_rank_models(const Job& job, int rank) {
       continue;
     }
     const Vertex& vertex = job.graph.vertices[index(instruction.vertex)];
-    if (!models.contains(vertex.model)) {
-      models.emplace(vertex.model, initial_model(job.config, vertex.model));
+    const int copy = job.vertex_copy[index(instruction.vertex)];
+    if (!models.contains(copy)) {
+      models.emplace(copy, initial_model(job, job.copies[static_cast<std::size_t>(copy)], rank));
     }
-    HeldModel& held = models.at(vertex.model);
+    HeldModel& held = models.at(copy);
     if (is_training(vertex.op)) {
       held.training.emplace().gradient.resize(held.weights.size());
     }
@@ -74,13 +93,16 @@ RankModels build_rank_models(const Job& job, int rank) {
   return models;
 }
 
-HeldModel& model_for(RankModels& models, ModelRole role, std::int64_t iteration) {
-  HeldModel& held = models.at(role);
-  check(role == ModelRole::kReference || held.version == iteration,
-        fmt::format("iteration {} found version {} of the {}'s weights",
+HeldModel& model_for(const Job& job, RankModels& models, VertexId vertex, std::int64_t iteration) {
+  const WeightCopy& copy = copy_of(job, vertex);
+  HeldModel& held = models.at(job.vertex_copy[index(vertex)]);
+  const std::int64_t wanted = copy.is_frozen ? 0 : std::max<std::int64_t>(0, iteration - copy.tau);
+  check(held.version == wanted,
+        fmt::format("iteration {} needs version {} of the {}'s weights and found {}",
                     iteration,
-                    held.version,
-                    to_string(role)));
+                    wanted,
+                    to_string(copy.model),
+                    held.version));
   return held;
 }
 
@@ -91,12 +113,13 @@ Bytes encode_weights(const WeightTransfer& transfer,
   Bytes bytes;
   bytes.reserve(static_cast<std::size_t>(message.bytes) + sizeof(WeightHeader));
   append_value(bytes, WeightHeader{model.version, now_s});
-  for (const std::int32_t tensor : message.tensors) {
-    const ParameterTensor& entry = tensor_of(transfer, model, tensor);
-    append_bytes(bytes,
-                 std::span<const float>(model.weights)
-                     .subspan(static_cast<std::size_t>(entry.offset),
-                              static_cast<std::size_t>(entry.count)));
+  for (const WeightSlice& slice : message.slices) {
+    const Stretch stretch = stretch_of(transfer, slice, model);
+    for (std::size_t row = 0; row < stretch.rows; ++row) {
+      append_bytes(bytes,
+                   std::span<const float>(model.weights)
+                       .subspan(stretch.first + row * stretch.stride, stretch.width));
+    }
   }
   return bytes;
 }
@@ -104,22 +127,23 @@ Bytes encode_weights(const WeightTransfer& transfer,
 WeightHeader decode_weights(const WeightTransfer& transfer,
                             const WeightMessage& message,
                             const Bytes& bytes,
+                            std::size_t expected,
                             HeldModel& model) {
   MessageReader reader(bytes);
   const auto header = reader.take<WeightHeader>();
   check(header.version == model.version + 1,
         fmt::format("weights of version {} arrived at version {}", header.version, model.version));
-  for (const std::int32_t tensor : message.tensors) {
-    const ParameterTensor& entry = tensor_of(transfer, model, tensor);
-    reader.take_into(std::span<float>(model.weights)
-                         .subspan(static_cast<std::size_t>(entry.offset),
-                                  static_cast<std::size_t>(entry.count)));
+  for (const WeightSlice& slice : message.slices) {
+    const Stretch stretch = stretch_of(transfer, slice, model);
+    for (std::size_t row = 0; row < stretch.rows; ++row) {
+      reader.take_into(std::span<float>(model.weights)
+                           .subspan(stretch.first + row * stretch.stride, stretch.width));
+    }
   }
-  check(reader.remaining() == 0, "weights message longer than its tensors");
-  model.arrived_tensors += message.tensors.size();
-  if (model.arrived_tensors == model.layout.tensors.size()) {
+  check(reader.remaining() == 0, "weights message longer than its slices");
+  if (++model.arrived_messages == expected) {
     model.version = header.version;
-    model.arrived_tensors = 0;
+    model.arrived_messages = 0;
   }
   return header;
 }

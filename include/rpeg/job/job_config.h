@@ -71,12 +71,19 @@ struct SamplingConfig {
   std::int64_t top_k = 0;
 };
 
+/// How new weights reach a vertex on the ranks that train them in the same split.
+enum class Publish {
+  kAuto,      ///< in place where nothing else uses the old version
+  kBuffered,  ///< always into a copy of its own
+};
+
 /// Output folders and files; relative ones are below the output directory given to rpeg-jobplan.
 struct RuntimeConfig {
   std::filesystem::path trace_dir;    ///< "" : no trace
   std::filesystem::path metrics_dir;  ///< metrics.jsonl; "metrics" unless job.yaml says otherwise
   std::filesystem::path save_dir;     ///< trained actor (and critic) as Hugging Face directories
   std::filesystem::path rollouts;     ///< JSONL of every rollout; "": none
+  Publish publish = Publish::kAuto;
 };
 
 struct SlurmConfig {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -36,6 +37,42 @@ struct GenerationResult {
   std::vector<std::int32_t> tokens;  ///< 1 … max_new_tokens; the stop token included
   std::vector<float> logprobs;       ///< same length
   bool stopped = false;              ///< ended by a stop token, not by max_new_tokens
+};
+
+/// How a session uses memory and the pipeline; what is sampled does not depend on it.
+struct SessionOptions {
+  std::int64_t micro_batches = 1;  ///< groups of sequences in flight between pipeline stages
+  std::int64_t max_live = 0;       ///< sequences that hold cache places at once; 0: all
+};
+
+/// A sequence that has ended, by its index in the session's requests.
+struct FinishedSequence {
+  std::size_t request = 0;
+  GenerationResult result;
+};
+
+/// Generation that can pause: the responses that end first leave while the others go on. All ranks
+/// of a replica (model.groups) construct it with the same requests and call `advance` alike; all
+/// get the same results.
+class GenerationSession {
+ public:
+  /// Throws kUsage when a prompt plus max_new_tokens exceeds the model's positions. The model's
+  /// weights must stay as they are until the last sequence has ended.
+  GenerationSession(const Model<float>& model,
+                    std::vector<GenerationRequest> requests,
+                    const SamplingOptions& sampling,
+                    const SessionOptions& options);
+  ~GenerationSession();
+  GenerationSession(GenerationSession&&) noexcept;
+  GenerationSession& operator=(GenerationSession&&) noexcept;
+
+  /// Goes on until `count` sequences in total have ended (at most all) and returns those that
+  /// earlier calls did not return, ordered by (response length, prompt, sample).
+  std::vector<FinishedSequence> advance(std::int64_t count);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 /// Generates all requests together: batched prefill (once per distinct prompt in a run of equal

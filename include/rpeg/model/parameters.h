@@ -11,32 +11,31 @@
 #include <string>
 #include <vector>
 
+#include "rpeg/spec/model_shard.h"
 #include "rpeg/spec/model_spec.h"
 
 namespace rpeg {
 
-/// What stands on top of the trunk.
-enum class Head {
-  kLanguageModel,  ///< logits over the vocabulary (lm_head.weight, or the tied embedding)
-  kScalar,         ///< one number per token (score.weight (1, h)): critics, reward models
-};
-
 /// One tensor in the flat buffer.
 struct ParameterTensor {
-  std::string name;  ///< Hugging Face name, e.g. model.layers.0.mlp.up_proj.weight
-  std::vector<std::int64_t>
-      shape;                ///< row-major, as in the safetensors file: (out, in) for matrices
-  std::int64_t offset = 0;  ///< first element in the flat buffer
-  std::int64_t count = 0;   ///< product of the shape
+  std::string name;                 ///< Hugging Face name, e.g. model.layers.0.mlp.up_proj.weight
+  std::vector<std::int64_t> shape;  ///< of the part held, row-major: (out, in) for matrices
+  std::int64_t offset = 0;          ///< first element in the flat buffer
+  std::int64_t count = 0;           ///< product of the shape
+  ShardTensor part;                 ///< which part of the whole tensor this is
 };
 
-/// All tensors of a model in a fixed order; `total` elements.
+/// All tensors of a shard in a fixed order; `total` elements.
 struct ParameterLayout {
   std::vector<ParameterTensor> tensors;
   std::int64_t total = 0;
+  Head head = Head::kLanguageModel;
+  ModelShard shard;
 };
 
-/// Returns the layout of a model: embedding, layers in order, final norm, head.
+/// Returns the layout of a shard (`shard_tensors` says which tensors in which order).
+ParameterLayout build_parameter_layout(const ModelSpec& spec, Head head, const ModelShard& shard);
+/// The same of the whole model.
 ParameterLayout build_parameter_layout(const ModelSpec& spec, Head head);
 
 /// Fills `weights` (layout.total) at random: norms 1, matrices normal(0, spec.initializer_range),

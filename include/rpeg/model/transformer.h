@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "rpeg/comm/comm.h"
 #include "rpeg/model/parameters.h"
 
 namespace rpeg {
@@ -21,12 +22,21 @@ struct PackedBatch {
 /// Appends one sequence.
 void append_sequence(PackedBatch& batch, std::span<const std::int32_t> tokens);
 
-/// A model and its weights in element type T (float to train, double to prove numerics).
+/// The ranks that hold a model together with this one; null pointers where there is only one.
+struct ShardGroups {
+  Comm* tensor = nullptr;       ///< the tp ranks of this rank's stage, by tp_rank
+  Comm* pipeline = nullptr;     ///< the pp ranks with this tp_rank, by stage
+  Comm* kv_replicas = nullptr;  ///< the tp / n_kv ranks with this rank's key-value head (tp > n_kv)
+};
+
+/// A shard of a model and its weights in element type T (float to train, double to prove numerics).
+/// Collectives over `groups` are entered by all their ranks with the same batch.
 template <typename T>
 struct Model {
   const ModelSpec* spec = nullptr;
   const ParameterLayout* layout = nullptr;
   std::span<const T> weights;  ///< (layout->total)
+  ShardGroups groups{};
 };
 
 /// What a forward pass keeps for its backward pass, and scratch space. Reused across calls so that

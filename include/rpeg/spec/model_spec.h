@@ -21,6 +21,8 @@ struct ModelSpec {
   std::int64_t num_kv_heads = 0;  ///< n_kv; num_heads is a multiple of it
   bool gated_ffn = true;          ///< SwiGLU (three matrices) or two matrices
   bool tied_embeddings = false;   ///< the LM head is the embedding table
+  bool qkv_bias = false;          ///< Q, K and V have biases (Qwen2)
+  bool qk_norm = false;           ///< query and key heads are normed before rotation (Qwen3)
   // Numbers that only execution needs.
   double rope_theta = 10000.0;
   double rms_norm_eps = 1e-5;

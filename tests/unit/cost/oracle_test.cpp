@@ -150,7 +150,7 @@ FullAttentionFlop full_attention_flop(const ModelSpec& model, double sequences) 
   return {.linear = 2.0 * sequences * s * layers * layer_matrix_elements(model, 1),
           .attention = 4.0 * static_cast<double>(model.num_heads * model.head_dim) * layers *
                        sequences * s * s,
-          .head = 2.0 * sequences * s * head_elements(model, Head::kVocabulary, 1)};
+          .head = 2.0 * sequences * s * head_elements(model, Head::kLanguageModel, 1)};
 }
 
 TEST(Oracle, Row05UtilisationOfMegatron) {
@@ -245,8 +245,8 @@ TEST(Oracle, Row12ReshardingOnTheSameGpus) {
   ModelSpec model = llama_2_7b();
   model.vocab_size = 1;
   const double whole = static_cast<double>(parameter_count(model, false));
-  const double need = common_elements(model, Head::kVocabulary, {{8, 1, 4}, 0}, {{8, 1, 4}, 0});
-  const double have = common_elements(model, Head::kVocabulary, {{1, 4, 8}, 0}, {{8, 1, 4}, 0});
+  const double need = common_elements(model, Head::kLanguageModel, {{8, 1, 4}, 0}, {{8, 1, 4}, 0});
+  const double have = common_elements(model, Head::kLanguageModel, {{1, 4, 8}, 0}, {{8, 1, 4}, 0});
   EXPECT_NEAR((need - have) / whole, 0.21875, 1e-4);
 }
 

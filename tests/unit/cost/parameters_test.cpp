@@ -13,7 +13,7 @@ TEST(ParameterCount, OfATiedCriticKeepsTheEmbedding) {
 }
 
 TEST(StageElements, SumToTheModelWhenNothingIsReplicated) {
-  for (const Head head : {Head::kVocabulary, Head::kScalar}) {
+  for (const Head head : {Head::kLanguageModel, Head::kScalar}) {
     double sum = 0.0;
     for (int stage = 0; stage < 5; ++stage) {
       sum += stage_elements(llama_2_70b(), head, {1, 5, 1}, stage);
@@ -35,9 +35,9 @@ TEST(StageElements, CountATiedTableOnBothEndsOfAPipeline) {
   tied.tied_embeddings = true;
   const double table = 32000.0 * 4096;
   const auto whole = static_cast<double>(parameter_count(tied, false));
-  EXPECT_EQ(stage_elements(tied, Head::kVocabulary, {1, 1, 1}, 0), whole);
-  EXPECT_EQ(stage_elements(tied, Head::kVocabulary, {1, 2, 1}, 0) +
-                stage_elements(tied, Head::kVocabulary, {1, 2, 1}, 1),
+  EXPECT_EQ(stage_elements(tied, Head::kLanguageModel, {1, 1, 1}, 0), whole);
+  EXPECT_EQ(stage_elements(tied, Head::kLanguageModel, {1, 2, 1}, 0) +
+                stage_elements(tied, Head::kLanguageModel, {1, 2, 1}, 1),
             whole + table);
 }
 

@@ -27,11 +27,11 @@ double enumerate_bytes(const VertexPlan& from, const VertexPlan& to, const Workl
   for (std::size_t rank = 0; rank < targets.size(); ++rank) {
     const int stage = static_cast<int>(rank) / (to.parallelism.dp * to.parallelism.tp);
     elements +=
-        stage_elements(config.model(ModelRole::kActor), Head::kVocabulary, to.parallelism, stage);
+        stage_elements(config.model(ModelRole::kActor), Head::kLanguageModel, to.parallelism, stage);
     for (std::size_t held = 0; held < sources.size(); ++held) {
       if (sources[held] != targets[rank]) continue;
       elements -= common_elements(config.model(ModelRole::kActor),
-                                  Head::kVocabulary,
+                                  Head::kLanguageModel,
                                   {from.parallelism, static_cast<int>(held)},
                                   {to.parallelism, static_cast<int>(rank)});
     }
@@ -208,7 +208,7 @@ TEST(TransferVolume, AgreesWithAnEnumerationOfLayoutsOfAnyShape) {
     const VertexPlan from = random_plan(config.hardware, &rng);
     const VertexPlan to = random_plan(config.hardware, &rng);
     const TransferVolume volume =
-        transfer_volume(config.model(ModelRole::kActor), Head::kVocabulary, from, to);
+        transfer_volume(config.model(ModelRole::kActor), Head::kLanguageModel, from, to);
     const TransferVolume expected = enumerate_volume(from, to, config);
     const auto same = [&](double TransferVolume::* field) {
       EXPECT_NEAR(volume.*field, expected.*field, 1e-9 * expected.*field + 1e-6)
@@ -226,7 +226,7 @@ TEST(TransferVolume, CountsReplicatedKvHeadsOncePerNode) {
   ModelSpec model = model_of(4, 64, 64, 1, 16, 2);
   const VertexPlan from{{1, 1, 8}, 1, {{0, 0}, {0, 0}, {0, 7}}};
   const VertexPlan to{{1, 1, 8}, 1, {{0, 0}, {1, 1}, {0, 7}}};
-  const TransferVolume volume = transfer_volume(model, Head::kVocabulary, from, to);
+  const TransferVolume volume = transfer_volume(model, Head::kLanguageModel, from, to);
   EXPECT_DOUBLE_EQ(volume.largest_node, static_cast<double>(parameter_count(model, false)));
   const double copies = 4 * (3.0 * 2 * 2 * 64 * 4 + 7.0 * 2 * 64);  // 2 heads of 4, and norms
   EXPECT_DOUBLE_EQ(volume.total - volume.largest_node, copies + 7.0 * 64);  // and the final norm
@@ -272,7 +272,7 @@ TEST(TransferVolume, OfThousandsOfNodesIsCountedStageByStage) {
     const int gpus = racks * 64 * 8;
     const VertexPlan from{{gpus / 32, 4, 8}, 4, all};
     const VertexPlan to{{gpus / 4, 1, 4}, 1, all};
-    return transfer_volume(model, Head::kVocabulary, from, to);
+    return transfer_volume(model, Head::kLanguageModel, from, to);
   };
   const TransferVolume small = volume(4);
   const TransferVolume large = volume(64);

@@ -196,9 +196,9 @@ TEST(Trap07Flop, GiveTheHeadToTheLastStageOnly) {
     return stage_elements(llama_2_7b(), head, {1, 4, 1}, stage);
   };
   for (const int stage : {0, 1, 2}) {
-    EXPECT_EQ(elements(Head::kVocabulary, stage), elements(Head::kScalar, stage));
+    EXPECT_EQ(elements(Head::kLanguageModel, stage), elements(Head::kScalar, stage));
   }
-  EXPECT_EQ(elements(Head::kVocabulary, 3) - elements(Head::kScalar, 3), 4096.0 * 31999);
+  EXPECT_EQ(elements(Head::kLanguageModel, 3) - elements(Head::kScalar, 3), 4096.0 * 31999);
   // With four micro-batches it is passed four times on one stage, not on four.
   HardwareProfile profile = free_profile();
   profile.vector_eff = 1e-40;

@@ -134,10 +134,10 @@ TEST(Heads, FollowFromTheVertexNotFromTheTrunk) {
   EXPECT_EQ(head_of(value()), Head::kScalar);
   EXPECT_EQ(head_of(reward()), Head::kScalar);
   EXPECT_EQ(head_of(critic_training()), Head::kScalar);
-  EXPECT_EQ(head_of(actor_training()), Head::kVocabulary);
-  EXPECT_EQ(head_of(reference()), Head::kVocabulary);
-  EXPECT_EQ(head_of(generation()), Head::kVocabulary);
-  EXPECT_EQ(head_of({"i_pi", Op::kInferActor, ModelRole::kActor}), Head::kVocabulary);
+  EXPECT_EQ(head_of(actor_training()), Head::kLanguageModel);
+  EXPECT_EQ(head_of(reference()), Head::kLanguageModel);
+  EXPECT_EQ(head_of(generation()), Head::kLanguageModel);
+  EXPECT_EQ(head_of({"i_pi", Op::kInferActor, ModelRole::kActor}), Head::kLanguageModel);
 }
 
 TEST(Prefill, PaysForEachCall) {
