@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "rpeg/base/error.h"
+#include "rpeg/job/tasks.h"
 #include "runtime/generation.h"
 #include "runtime/inference.h"
 #include "runtime/training.h"
@@ -17,7 +18,7 @@ struct Effect {
   std::int64_t bytes = 0;
   std::int64_t version = -1;  ///< read by compute, carried by a message
   std::int64_t written = -1;  ///< made by training
-  double ready_s = 0.0;  ///< waiting until then, for a sender or a group, is not its time
+  double ready_s = 0.0;       ///< waiting until then, for a sender or a group, is not its time
 };
 
 const WeightTransfer& transfer_of(const Job& job, const Instruction& instruction) {
@@ -26,16 +27,6 @@ const WeightTransfer& transfer_of(const Job& job, const Instruction& instruction
 
 const WeightMessage& message_of(const Job& job, const Instruction& instruction) {
   return transfer_of(job, instruction).messages.at(static_cast<std::size_t>(instruction.message));
-}
-
-std::string transfer_name(const Graph& graph, const WeightTransfer& transfer) {
-  return graph.vertices[index(transfer.producer)].name + "->" +
-         graph.vertices[index(transfer.consumer)].name;
-}
-
-std::string task_of(const Job& job, const Instruction& instruction) {
-  return instruction.transfer >= 0 ? transfer_name(job.graph, transfer_of(job, instruction))
-                                   : job.graph.vertices[index(instruction.vertex)].name;
 }
 
 Effect send_data(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
@@ -148,17 +139,6 @@ bool is_data_message(InstructionKind kind) {
 }
 
 }  // namespace
-
-std::vector<std::string> task_names(const Job& job) {
-  std::vector<std::string> names;
-  for (const Vertex& vertex : job.graph.vertices) {
-    names.push_back(vertex.name);
-  }
-  for (const WeightTransfer& transfer : job.transfers) {
-    names.push_back(transfer_name(job.graph, transfer));
-  }
-  return names;
-}
 
 void run_program(RankContext& context, std::int64_t iteration, TraceWriter* trace) {
   const int rank = context.world.rank();

@@ -6,18 +6,12 @@
 #include <cmath>
 #include <optional>
 
+#include "rpeg/job/tasks.h"
 #include "rpeg/spec/lengths.h"
 #include "runtime/summary.h"
-#include "runtime/tasks.h"
 
 namespace rpeg {
 namespace {
-
-/// The first iteration warms caches and buffers up.
-template <typename Values>
-std::size_t first_counted(const Values& values) {
-  return values.size() > 1 ? 1 : 0;
-}
 
 WorkClass class_of(Op op) {
   if (op == Op::kGenerate) {
@@ -86,9 +80,7 @@ ObservedFactor factor_of(const Samples& samples) {
   }
   const double factor = samples.measured_s / samples.predicted_s;
   const double variance = samples.squares / samples.predicted_s - factor * factor;
-  return {.factor = factor,
-          .spread = std::sqrt(std::max(0.0, variance)),
-          .samples = samples.count};
+  return {.factor = factor, .spread = std::sqrt(std::max(0.0, variance)), .samples = samples.count};
 }
 
 /// Standard deviation over all iterations but the first.
@@ -130,8 +122,7 @@ void write_responses(YamlWriter& writer, const Job& job, const TraceAnalysis& me
   std::vector<std::string> points;
   for (const LengthQuantile& point :
        length_quantiles(measured.response_tokens, job.inputs.workload.generation_length)) {
-    points.push_back(
-        yaml_flow({yaml_scalar(point.probability), yaml_scalar(point.tokens)}));
+    points.push_back(yaml_flow({yaml_scalar(point.probability), yaml_scalar(point.tokens)}));
   }
   writer.raw("gen_quantiles", yaml_flow(points), "of all responses; for workload.gen_quantiles");
   if (measured.verifier_s > 0.0) {
@@ -149,8 +140,8 @@ ObservedFactors observed_factors(const Job& job, const TraceAnalysis& measured) 
     if (!place || !(predicted_s > 0.0)) {
       continue;
     }
-    Samples& sum = samples[static_cast<std::size_t>(place->work)]
-                          [static_cast<std::size_t>(place->tier)];
+    Samples& sum =
+        samples[static_cast<std::size_t>(place->work)][static_cast<std::size_t>(place->tier)];
     for (std::size_t i = first_counted(task.seconds); i < task.seconds.size(); ++i) {
       sum.measured_s += task.seconds[i];
       sum.predicted_s += predicted_s;
