@@ -17,6 +17,7 @@
 #include "rpeg/job/compile.h"
 #include "rpeg/runtime/run.h"
 #include "run_display.h"
+#include "run_trace.h"
 
 namespace {
 
@@ -34,6 +35,7 @@ constexpr const char* kExamples = R"(Examples:
   rpeg-run --config run/run.yaml                   a job of one rank
   mpirun -np 2 rpeg-run --config run/run.yaml --eval-only
   mpirun -np 2 rpeg-run --config run/run.yaml --replay rollouts.jsonl --iterations 5
+  rpeg-run --config run/run.yaml --check-trace run/trace --export-trace trace.json
 SIGINT, SIGTERM or SIGUSR1 finish the iteration, save the models and exit with 75.)";
 
 // A signal handler can reach nothing but a global.
@@ -134,6 +136,9 @@ int run_rank(int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   int code = 0;
+  if (rpeg::apps::is_trace_requested(argc, argv)) {
+    return rpeg::apps::run_main("rpeg-run", [&] { rpeg::apps::look_at_trace(argc, argv); });
+  }
   const int failed = rpeg::apps::run_main("rpeg-run", [&] { code = run_rank(argc, argv); });
   return failed != 0 ? failed : code;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "rpeg/base/error.h"
+#include "rpeg/job/tasks.h"
 #include "runtime/generation.h"
 #include "runtime/inference.h"
 #include "runtime/training.h"
@@ -15,8 +16,9 @@ namespace {
 /// What an instruction did, besides taking time.
 struct Effect {
   std::int64_t bytes = 0;
-  std::int64_t version = -1;
-  double ready_s = 0.0;  ///< waiting until then, for a sender or a group, is not its time
+  std::int64_t version = -1;  ///< read by compute, carried by a message
+  std::int64_t written = -1;  ///< made by training
+  double ready_s = 0.0;       ///< waiting until then, for a sender or a group, is not its time
 };
 
 const WeightTransfer& transfer_of(const Job& job, const Instruction& instruction) {
@@ -25,16 +27,6 @@ const WeightTransfer& transfer_of(const Job& job, const Instruction& instruction
 
 const WeightMessage& message_of(const Job& job, const Instruction& instruction) {
   return transfer_of(job, instruction).messages.at(static_cast<std::size_t>(instruction.message));
-}
-
-std::string transfer_name(const Graph& graph, const WeightTransfer& transfer) {
-  return graph.vertices[index(transfer.producer)].name + "->" +
-         graph.vertices[index(transfer.consumer)].name;
-}
-
-std::string task_of(const Job& job, const Instruction& instruction) {
-  return instruction.transfer >= 0 ? transfer_name(job.graph, transfer_of(job, instruction))
-                                   : job.graph.vertices[index(instruction.vertex)].name;
 }
 
 Effect send_data(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
@@ -47,8 +39,9 @@ Effect send_data(RankContext& context, const Instruction& instruction, std::int6
 
 Effect receive_data(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
   const Bytes message = context.world.receive(instruction.peer, instruction.tag);
+  const double ready_s = context.clock.now_s();
   decode_payload(message, instruction.payload, instruction.sequences, context.data.at(iteration));
-  return {.bytes = static_cast<std::int64_t>(message.size())};
+  return {.bytes = static_cast<std::int64_t>(message.size()), .ready_s = ready_s};
 }
 
 Effect send_weights(RankContext& context, const Instruction& instruction) {
@@ -83,7 +76,7 @@ Effect train(RankContext& context, const Instruction& instruction, std::int64_t 
   context.groups_of(instruction.vertex).all->barrier();
   const double ready_s = context.clock.now_s();
   train_vertex(context, instruction, iteration);
-  return {.version = iteration + 1, .ready_s = ready_s};
+  return {.version = iteration, .written = iteration + 1, .ready_s = ready_s};
 }
 
 Effect execute(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
@@ -121,22 +114,31 @@ void count_time(Report& report,
   }
 }
 
+/// The sequences that a generation instruction finished.
+RolloutRecord rollout_record(const RankContext& context,
+                             const Instruction& instruction,
+                             std::int64_t iteration,
+                             std::size_t position) {
+  const IterationData& data = context.data.at(iteration);
+  RolloutRecord record{.iteration = iteration,
+                       .rank = context.world.rank(),
+                       .instruction = static_cast<std::int32_t>(position),
+                       .sequences = {},
+                       .verifier_s = 0.0};
+  for (const std::int64_t s : sequence_list(instruction.sequences)) {
+    record.sequences.push_back(
+        {.sequence = s,
+         .prompt_tokens = static_cast<std::int64_t>(context.prompt(data, s).tokens.size()),
+         .response_tokens = static_cast<std::int64_t>(rollout_of(data, s).tokens.size())});
+  }
+  return record;
+}
+
 bool is_data_message(InstructionKind kind) {
   return kind == InstructionKind::kSend || kind == InstructionKind::kReceive;
 }
 
 }  // namespace
-
-std::vector<std::string> task_names(const Job& job) {
-  std::vector<std::string> names;
-  for (const Vertex& vertex : job.graph.vertices) {
-    names.push_back(vertex.name);
-  }
-  for (const WeightTransfer& transfer : job.transfers) {
-    names.push_back(transfer_name(job.graph, transfer));
-  }
-  return names;
-}
 
 void run_program(RankContext& context, std::int64_t iteration, TraceWriter* trace) {
   const int rank = context.world.rank();
@@ -165,7 +167,12 @@ void run_program(RankContext& context, std::int64_t iteration, TraceWriter* trac
                   .end_s = end_s,
                   .bytes = effect.bytes,
                   .peer = instruction.peer,
-                  .version = effect.version});
+                  .version = effect.version,
+                  .written = effect.written,
+                  .waited_s = start_s - reached_s});
+      if (instruction.kind == InstructionKind::kGenerate) {
+        trace->add(rollout_record(context, instruction, iteration, i));
+      }
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
+#include "rpeg/job/tasks.h"
 #include "runtime/context.h"
 #include "runtime/executor.h"
 #include "runtime/generation.h"
@@ -233,17 +234,16 @@ void save_models(const RankContext& context) {
 
 void finish(Run& run) {
   allow_unpriced_work(run);
+  const ClockSample clock = run.context.clock.measure(run.control);
   run_together(run.control, [&] {
     save_models(run.context);
     if (run.trace != nullptr) {
-      run.trace->close();
+      run.trace->close(clock);
     }
+  });
+  run_together(run.control, [&] {
     if (run.context.world.rank() == 0) {
-      fill_timings(run.context.job, run.reports, run.summary);
-      const auto path = metrics_file(run.context.job.config.runtime, "summary.yaml");
-      if (!path.empty()) {
-        write_file_atomic(path, summary_text(run.context.job, run.summary));
-      }
+      summarise_run(run.context.job, run.reports, run.summary);
     }
   });
 }
@@ -264,7 +264,11 @@ Run open_run(RankContext& context, Comm& control) {
           .warned_of_mismatch = false,
           .longest_iteration_s = 0.0};
   if (trains && !config.trace_dir.empty()) {
-    run.trace = std::make_unique<TraceWriter>(config.trace_dir, context.world.rank());
+    run.trace = std::make_unique<TraceWriter>(config.trace_dir,
+                                              TraceStart{context.world.rank(),
+                                                         context.world.size(),
+                                                         context.job.plan_digest,
+                                                         context.clock.start()});
   }
   run.summary.final_eval_reward = kNan;
   return run;

@@ -15,6 +15,7 @@
 #include "rpeg/comm/comm.h"
 #include "rpeg/job/job.h"
 #include "rpeg/model/parameters.h"
+#include "rpeg/trace/analysis.h"
 
 namespace rpeg {
 
@@ -51,11 +52,14 @@ struct VertexTiming {
   std::string id;
   double predicted_s = 0.0;
   double measured_s = 0.0;  ///< median over iterations of the slowest rank
+  bool is_outlier = false;  ///< it is off by itself, not with all the others
+  double bytes = 0.0;       ///< of a transfer: between ranks, in one iteration
 };
 
 struct RunSummary {
   std::vector<IterationMetrics> iterations;  ///< on rank 0; empty elsewhere
   std::vector<VertexTiming> timings;         ///< on rank 0
+  std::vector<RankUse> ranks;                ///< on rank 0, with runtime.trace; else empty
   double predicted_iteration_s = 0.0;
   double measured_iteration_s = 0.0;  ///< median
   double final_eval_reward = 0.0;     ///< of the final weights, on all ranks; NaN: not evaluated
@@ -88,8 +92,8 @@ struct RunOptions {
 /// naming vertex and iteration for a non-finite loss or gradient.
 ///
 /// Writes, as far as the job names them: metrics_dir/metrics.jsonl and the rollouts while it runs
-/// (rank 0), trace_dir/rank_<r>.jsonl, save_dir/{actor,critic} and metrics_dir/summary.yaml at the
-/// end.
+/// (rank 0), trace_dir/rank_<r>.jsonl, save_dir/{actor,critic}, metrics_dir/summary.yaml and
+/// metrics_dir/observed.yaml at the end.
 RunSummary run_job(const Job& job, Comm& world, const RunOptions& options);
 
 /// Runs `body` on all ranks of a group. When it throws an Error on any of them, all throw the error

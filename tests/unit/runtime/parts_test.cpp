@@ -1,4 +1,4 @@
-// The parts of the runtime that need no model: messages, metrics, curve, rollouts, summary.
+// The parts of the runtime that need no model: messages, metrics, curve, rollouts.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,6 @@
 #include "runtime/metrics.h"
 #include "runtime/replay.h"
 #include "runtime/store.h"
-#include "runtime/summary.h"
 #include "support/test_directory.h"
 
 namespace rpeg {
@@ -163,26 +162,6 @@ TEST(Rollouts, NamesTheBrokenLine) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     EXPECT_THAT(error.where(), testing::HasSubstr("broken.jsonl:1"));
   }
-}
-
-TEST(Summary, MediansLeaveTheFirstIterationOut) {
-  EXPECT_DOUBLE_EQ(median({3.0, 1.0, 2.0}), 2.0);
-  EXPECT_DOUBLE_EQ(median({4.0, 1.0}), 2.5);
-  EXPECT_TRUE(std::isnan(median({})));
-  Job job;
-  job.graph.vertices = {{"g_pi", Op::kGenerate, ModelRole::kActor}};
-  job.predicted.breakdown["g_pi"] = {.compute_s = 1.0, .comm_s = 0.5, .bubble_s = 0.25};
-  std::vector<Report> reports(3);
-  for (std::size_t k = 0; k < 3; ++k) {
-    reports[k].task_s = {k == 0 ? 100.0 : 2.0};
-    reports[k].iteration_s = k == 0 ? 100.0 : 3.0;
-  }
-  RunSummary summary;
-  fill_timings(job, reports, summary);
-  ASSERT_EQ(summary.timings.size(), 1U);
-  EXPECT_DOUBLE_EQ(summary.timings[0].predicted_s, 1.75);
-  EXPECT_DOUBLE_EQ(summary.timings[0].measured_s, 2.0);
-  EXPECT_DOUBLE_EQ(summary.measured_iteration_s, 3.0);
 }
 
 TEST(RewardCurve, DrawsOneBarAColumn) {

@@ -221,7 +221,7 @@ TEST(Run, WritesMetricsTracesAndSummary) {
   for (const RankSpec& rank : compiled.ranks) {
     instructions += rank.program.size();
   }
-  const std::vector<TraceEvent> events = load_trace(directory / "trace");
+  const std::vector<TraceEvent> events = all_events(load_trace(directory / "trace"));
   EXPECT_EQ(events.size(), 3 * instructions);
   for (const TraceEvent& event : events) {
     EXPECT_LE(event.start_s, event.end_s);
@@ -243,7 +243,7 @@ TEST(Run, TrainingStartsWhenAllItsReplicasAreThere) {
   run_on_threads(compile_copy_job(job, directory));
   std::map<std::int64_t, double> critic_ends;  // by iteration
   std::map<std::int64_t, double> actor_starts;
-  for (const TraceEvent& event : load_trace(directory / "trace")) {
+  for (const TraceEvent& event : all_events(load_trace(directory / "trace"))) {
     if (event.kind == "train" && event.vertex == "t_V") {
       critic_ends[event.iteration] = event.end_s;
     } else if (event.kind == "train" && event.rank == 0) {
