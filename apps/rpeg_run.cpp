@@ -26,6 +26,7 @@ struct Flags {
   std::string replay;
   std::int64_t iterations = -1;
   bool eval_only = false;
+  bool allow_commands = false;
   bool quiet = false;
   bool debug = false;
 };
@@ -57,6 +58,9 @@ bool parse(int argc, const char* const* argv, Flags* flags) {
   app.add_option("--replay", flags->replay, "take rollouts from this JSONL file or directory");
   app.add_option("--iterations", flags->iterations, "stop after this many iterations")
       ->check(rpeg::apps::above_zero);
+  app.add_flag("--allow-commands",
+               flags->allow_commands,
+               "let the job start the program that its reward names");
   app.add_flag("--quiet", flags->quiet, "only warnings and the final report");
   app.add_flag("--debug", flags->debug, "more on what happens");
   app.footer(kExamples);
@@ -81,6 +85,7 @@ int run(const Flags& flags, rpeg::Comm& world, bool* started) {
   const rpeg::RunOptions options{
       .eval_only = flags.eval_only,
       .replay = flags.replay,
+      .allow_commands = flags.allow_commands,
       .max_iterations = flags.iterations,
       .stop = &stop_requested,
       .on_start = [&] { *started = true; },

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -14,8 +15,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-RolloutRecord parse_record(const std::string& line, const std::string& where) {
-  RolloutRecord record;
+RecordedRollout parse_record(const std::string& line, const std::string& where) {
+  RecordedRollout record;
   try {
     const Json json = Json::parse(line);
     json.at("iteration").get_to(record.iteration);
@@ -23,7 +24,10 @@ RolloutRecord parse_record(const std::string& line, const std::string& where) {
     json.at("sample").get_to(record.sample);
     json.at("dataset_index").get_to(record.dataset_index);
     json.at("version").get_to(record.version);
-    json.at("reward").get_to(record.reward);
+    // A reward model scores later: no reward is null.
+    const Json& reward = json.at("reward");
+    record.reward =
+        reward.is_null() ? std::numeric_limits<double>::quiet_NaN() : reward.get<double>();
     json.at("stopped").get_to(record.rollout.stopped);
     json.at("tokens").get_to(record.rollout.tokens);
     json.at("logprobs").get_to(record.rollout.logprobs);
@@ -59,7 +63,7 @@ std::vector<std::filesystem::path> rollout_files(const std::filesystem::path& pa
 
 }  // namespace
 
-std::string rollout_line(const RolloutRecord& record) {
+std::string rollout_line(const RecordedRollout& record) {
   Json line;
   line["iteration"] = record.iteration;
   line["prompt"] = record.prompt;
@@ -84,7 +88,7 @@ RolloutTable load_rollouts(const std::filesystem::path& path) {
     }
     std::string line;
     for (int number = 1; std::getline(in, line); ++number) {
-      RolloutRecord record = parse_record(line, fmt::format("{}:{}", file.string(), number));
+      RecordedRollout record = parse_record(line, fmt::format("{}:{}", file.string(), number));
       const auto key = std::make_tuple(record.iteration, record.prompt, record.sample);
       table.insert_or_assign(key, std::move(record));
     }
