@@ -64,11 +64,13 @@ TEST(RewardCommand, ArgumentsAreNotSeenByAShell) {
 }
 
 TEST(RewardCommand, LargeBatchesDoNotBlock) {
-  // 64 MB in, and a line out for each line read: both pipes fill up many times.
-  const std::string response(64000, 'x');
-  EXPECT_EQ(run(script("while read -r line; do echo 0.5; done", 60.0), 200, response),
-            std::vector<double>(200, 0.5));
-  EXPECT_EQ(run(script("sed 's/.*/2/'", 60.0), 1000, response), std::vector<double>(1000, 2.0));
+  // Far more than the 64 kB that a pipe holds, in both directions.
+  const std::string response(20000, 'x');
+  EXPECT_EQ(run(script("while read -r line; do echo 0.5; done"), 10, response),
+            std::vector<double>(10, 0.5));
+  EXPECT_EQ(run(script("sed 's/.*/2/'"), 200, response), std::vector<double>(200, 2.0));
+  const std::string digits(100, '0');
+  EXPECT_EQ(run(script("sed 's/.*/3." + digits + "/'"), 3000, "r"), std::vector<double>(3000, 3.0));
 }
 
 TEST(RewardCommand, AProgramNeedNotReadItsInput) {
