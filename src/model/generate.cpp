@@ -8,10 +8,8 @@
 #include "model/sampler.h"
 #include "model/trunk.h"
 #include "rpeg/base/error.h"
-#include "rpeg/kernels/embedding.h"
 #include "rpeg/kernels/linear.h"
 #include "rpeg/kernels/rmsnorm.h"
-#include "rpeg/kernels/rope.h"
 #include "rpeg/kernels/sampling.h"
 
 namespace rpeg {
@@ -48,7 +46,12 @@ struct Generation {
     return cache.data() + layer * cache_rows * shape.kv_width();
   }
   TrunkRows<float> rows(std::span<const std::int32_t> positions) const {
-    return {model, positions, angles.data(), angles.data() + angles.size() / 2};
+    return {model,
+            local_shape(*model.spec, model.layout->shard),
+            positions,
+            angles.data(),
+            angles.data() + angles.size() / 2,
+            nullptr};
   }
 };
 
@@ -80,7 +83,7 @@ void check_requests(const ModelSpec& spec,
 /// Gives every sequence its stretch of the cache and fills the table of angles.
 void prepare(Generation& run) {
   const ModelSpec& spec = run.spec();
-  run.shape = attention_shape(spec);
+  run.shape = local_shape(spec, run.model.layout->shard).attention;
   run.results.resize(run.requests.size());
   std::int64_t longest = 0;
   for (std::size_t i = 0; i < run.requests.size(); ++i) {
@@ -93,8 +96,7 @@ void prepare(Generation& run) {
   run.cache.resize(static_cast<std::size_t>(spec.layers * run.cache_rows * run.shape.kv_width()));
   const std::int64_t angles = longest * spec.head_dim / 2;
   run.angles.resize(static_cast<std::size_t>(2 * angles));
-  cpu::rope_table(
-      spec.rope_theta, spec.head_dim, longest, run.angles.data(), run.angles.data() + angles);
+  fill_angles(spec, longest, run.angles.data(), run.angles.data() + angles);
 }
 
 /// Buffers of one pass over some rows.
@@ -111,7 +113,7 @@ Pass place_pass(Generation& run, std::int64_t rows, std::int64_t scratch_size) {
   const auto place = [&](Arena<float>& arena) {
     Pass pass{};
     pass.block_rows = std::min(rows, std::max(kLeastRowsInBlock, kLogitsInBlock / spec.vocab_size));
-    pass.layer = place_layer(spec, rows, true, arena);
+    pass.layer = place_reused_layer(local_shape(spec, run.model.layout->shard), rows, arena);
     pass.attention_scratch = arena.take(scratch_size);
     pass.logits = arena.take(pass.block_rows * spec.vocab_size);
     pass.log_sum_exp = arena.take(pass.block_rows);
@@ -159,14 +161,14 @@ void for_each_logits(Generation& run, const Pass& pass, std::int64_t rows, Use u
   const double temperature = run.options.greedy ? 1.0 : run.options.temperature;
   cpu::rmsnorm_forward({rows, spec.hidden_dim, spec.rms_norm_eps},
                        pass.layer.input,
-                       weights + final_norm_offset(spec, *run.model.layout),
+                       weights + final_norm_offset(*run.model.layout),
                        pass.layer.input_norm,
                        pass.layer.input_rms);
   for (std::int64_t first = 0; first < rows; first += pass.block_rows) {
     const std::int64_t count = std::min(pass.block_rows, rows - first);
     cpu::linear_forward({count, spec.vocab_size, spec.hidden_dim},
                         pass.layer.input_norm + first * spec.hidden_dim,
-                        weights + head_offset(*run.model.layout),
+                        weights + language_head_offset(*run.model.layout),
                         pass.logits);
     cpu::relative_logits(count, spec.vocab_size, temperature, pass.logits, pass.log_sum_exp);
     for (std::int64_t i = 0; i < count; ++i) {
@@ -211,8 +213,7 @@ void prefill(Generation& run, std::span<const std::size_t> runs) {
   const Pass pass = place_pass(run, batch.token_count(), cpu::attention_scratch_size(batch.starts));
   const TrunkRows<float> rows = run.rows(positions);
   const LayerActivations<float>& layer = pass.layer;
-  cpu::embedding_forward(
-      std::span(batch.tokens), spec.hidden_dim, run.model.weights.data(), layer.input);
+  embed(run.model, batch.tokens, layer.input);
   for (std::int64_t index = 0; index < spec.layers; ++index) {
     project_qkv(rows, index, layer);
     cpu::attention_forward(run.shape,
@@ -280,10 +281,7 @@ void decode(Generation& run) {
   const Pass pass = place_pass(run, count, longest);
   const TrunkRows<float> rows = run.rows(positions);
   const LayerActivations<float>& layer = pass.layer;
-  cpu::embedding_forward(std::span<const std::int32_t>(tokens),
-                         spec.hidden_dim,
-                         run.model.weights.data(),
-                         layer.input);
+  embed(run.model, tokens, layer.input);
   for (std::int64_t index = 0; index < spec.layers; ++index) {
     project_qkv(rows, index, layer);
     for (std::int64_t i = 0; i < count; ++i) {
