@@ -89,7 +89,8 @@ std::vector<std::int64_t> wanted_sequences(const RankContext& context,
                                            const Instruction& instruction,
                                            const IterationData& data) {
   const WorkloadConfig& inputs = context.job.inputs;
-  std::vector<std::int64_t> sequences = sequence_list(instruction.sequences);
+  std::vector<std::int64_t> sequences =
+      sequences_of(data, instruction, context.vertex(instruction.vertex).stage);
   if (inputs.policy.algorithm != Algorithm::kDpo ||
       context.vertex(instruction.vertex).op != Op::kInferReference) {
     return sequences;
