@@ -10,6 +10,7 @@
 #include "model/arena.h"
 #include "rpeg/kernels/attention.h"
 #include "rpeg/kernels/head_norm.h"
+#include "rpeg/kernels/packed_weights.h"
 #include "rpeg/kernels/rope.h"
 #include "rpeg/model/transformer.h"
 #include "rpeg/spec/workload_config.h"
@@ -102,6 +103,7 @@ struct TrunkRows {
   const T* cosine;                          // (positions, d / 2)
   const T* sine;
   T* partial;  // (rows, h) scratch for sums over ranks; may be null where tp is 1
+  cpu::PackedWeights<T>* packed = nullptr;  // copies that products may read instead
 
   std::int64_t count() const { return static_cast<std::int64_t>(positions.size()); }
 };

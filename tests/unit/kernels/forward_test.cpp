@@ -94,12 +94,14 @@ TEST(Gumbel, IsTheDoubleLogarithmOfEveryWord) {
   }
 }
 
-TEST(RelativeLogits, KeepTheOrderAndTheLogSum) {
-  Values logits = {1.0, 3.0, 2.0};
-  double log_sum = 0.0;
-  relative_logits(1, 3, 0.5, logits.data(), &log_sum);
-  EXPECT_EQ(logits, (Values{-4.0, 0.0, -2.0}));
-  EXPECT_DOUBLE_EQ(log_sum, std::log(std::exp(-4.0) + 1.0 + std::exp(-2.0)));
+TEST(RelativeLogits, AreDifferencesToTheMaximumGiven) {
+  Values logits = {1.0, 3.0, 2.0, 0.0, 1.0, 0.5};
+  const Values maxima = {3.0, 2.0};  // of the second row elsewhere in the vocabulary
+  Values sums(2);
+  relative_logits(2, 3, 0.5, maxima.data(), logits.data(), sums.data());
+  EXPECT_EQ(logits, (Values{-4.0, 0.0, -2.0, -4.0, -2.0, -3.0}));
+  EXPECT_DOUBLE_EQ(sums[0], std::exp(-4.0) + 1.0 + std::exp(-2.0));
+  EXPECT_DOUBLE_EQ(sums[1], std::exp(-4.0) + std::exp(-2.0) + std::exp(-3.0));
 }
 
 }  // namespace
