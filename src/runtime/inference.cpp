@@ -1,6 +1,7 @@
 #include "runtime/inference.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "rpeg/base/error.h"
 #include "rpeg/model/stage.h"
@@ -83,25 +84,36 @@ std::vector<Numbers> result_of(RankContext& context,
   return result;
 }
 
-/// The sequences that the vertex reads, on the leader: of online DPO's reference only the pairs
-/// that will be trained.
-std::vector<std::int64_t> wanted_sequences(const RankContext& context,
-                                           const Instruction& instruction,
-                                           const IterationData& data) {
-  const WorkloadConfig& inputs = context.job.inputs;
-  std::vector<std::int64_t> sequences =
-      sequences_of(data, instruction, context.vertex(instruction.vertex).stage);
-  if (inputs.policy.algorithm != Algorithm::kDpo ||
-      context.vertex(instruction.vertex).op != Op::kInferReference) {
-    return sequences;
-  }
+/// Online DPO's reference scores only the pairs that will be trained. The other samples get nan, so
+/// that messages hold every sequence that they were compiled for.
+std::vector<std::int64_t> trained_sequences(const WorkloadConfig& inputs,
+                                            std::span<const std::int64_t> sequences,
+                                            IterationData& data) {
   std::vector<std::int64_t> trained;
   for (const SequencePair& pair : preference_pairs(inputs, data, sequences)) {
     trained.push_back(pair.chosen);
     trained.push_back(pair.rejected);
   }
   std::sort(trained.begin(), trained.end());
+  for (const std::int64_t s : sequences) {
+    if (!std::binary_search(trained.begin(), trained.end(), s)) {
+      const std::size_t tokens = rollout_of(data, s).tokens.size();
+      data.sequences[s].ref_logprobs.emplace(tokens, std::numeric_limits<float>::quiet_NaN());
+    }
+  }
   return trained;
+}
+
+/// The sequences that the vertex reads, on the leader.
+std::vector<std::int64_t> read_sequences(const RankContext& context,
+                                         const Instruction& instruction,
+                                         IterationData& data) {
+  const std::vector<std::int64_t> sequences =
+      sequences_of(data, instruction, context.vertex(instruction.vertex).stage);
+  const bool is_dpo = context.job.inputs.policy.algorithm == Algorithm::kDpo;
+  return is_dpo && context.vertex(instruction.vertex).op == Op::kInferReference
+             ? trained_sequences(context.job.inputs, sequences, data)
+             : sequences;
 }
 
 /// One message from rank (last stage, tp 0) to the leader, in the order of `sequences`.
@@ -153,10 +165,13 @@ void infer_sequences(RankContext& context, const Instruction& instruction, std::
   IterationData& data = context.data.at(iteration);
   std::vector<std::int64_t> sequences;
   if (groups.is_leader()) {
-    sequences = wanted_sequences(context, instruction, data);
+    sequences = read_sequences(context, instruction, data);
   }
   constexpr std::array<Payload, 1> kNeeded = {Payload::kRollout};
   sequences = share_sequences(context, vertex, iteration, sequences, kNeeded);
+  if (sequences.empty()) {  // a chunk without slots
+    return;
+  }
   const auto pieces =
       micro_batches(context, data, sequences, plan_of(context.job, vertex).micro_batches);
   const std::vector<PackedSequences> packed = pack_micro_batches(context, data, pieces);

@@ -13,25 +13,13 @@ bool is_offline(const WorkloadConfig& inputs) {
 }  // namespace
 
 std::int64_t sequences_per_prompt(const WorkloadConfig& inputs) {
-  return is_offline(inputs) ? 2 : inputs.workload.samples_per_prompt;
-}
-
-std::int64_t batch_sequences(const WorkloadConfig& inputs) {
-  return inputs.workload.batch_size * sequences_per_prompt(inputs);
-}
-
-std::int64_t unit_sequences(const WorkloadConfig& inputs) {
-  return inputs.policy.algorithm == Algorithm::kDpo ? sequences_per_prompt(inputs) : 1;
-}
-
-std::int64_t training_units(const WorkloadConfig& inputs) {
-  return batch_sequences(inputs) / unit_sequences(inputs);
+  return job_sequences(inputs) / inputs.workload.batch_size;
 }
 
 std::vector<SequencePair> preference_pairs(const WorkloadConfig& inputs,
                                            const IterationData& data,
                                            std::span<const std::int64_t> sequences) {
-  const auto size = static_cast<std::size_t>(unit_sequences(inputs));
+  const auto size = static_cast<std::size_t>(sequences_per_prompt(inputs));
   check(sequences.size() % size == 0, "preference pairs of a part of a prompt's samples");
   std::vector<SequencePair> pairs;
   for (std::size_t i = 0; i < sequences.size(); i += size) {

@@ -19,16 +19,6 @@ struct SequencePair {
 /// Sequences of a prompt: its samples; of offline DPO the chosen and the rejected response.
 std::int64_t sequences_per_prompt(const WorkloadConfig& inputs);
 
-/// Sequences of an iteration.
-std::int64_t batch_sequences(const WorkloadConfig& inputs);
-
-/// Sequences that training keeps together: 1, or in DPO those of a prompt (offline its chosen and
-/// rejected response, online all samples).
-std::int64_t unit_sequences(const WorkloadConfig& inputs);
-
-/// Number of such units of an iteration.
-std::int64_t training_units(const WorkloadConfig& inputs);
-
 /// The pairs among `sequences` (whole units, ascending): offline all, sequence 2u against 2u + 1;
 /// online the best sample of a prompt against its worst by the scores in `data`, none where all
 /// scores are equal.

@@ -16,7 +16,7 @@ using Pieces = std::vector<std::vector<std::int64_t>>;
 /// The replica's pairs of a mini-batch in micro-batches, each as chosen, rejected, chosen, …
 Pieces pair_pieces(const MiniBatch& step, std::int64_t parts) {
   const IterationData& data = step.context.data.at(step.iteration);
-  const SequenceRange range = minibatch_of(step.job(), step.index);
+  const SequenceRange range = step.sequences;
   std::vector<SequencePair> pairs;
   std::vector<std::int64_t> tokens;
   for (const SequencePair& pair : step.batch.pairs) {
@@ -43,7 +43,7 @@ Pieces pieces_of(const MiniBatch& step) {
   if (step.job().inputs.policy.algorithm == Algorithm::kDpo) {
     return pair_pieces(step, parts);
   }
-  const SequenceRange range = minibatch_of(step.job(), step.index);
+  const SequenceRange range = step.sequences;
   std::vector<std::int64_t> sequences;
   for (const std::int64_t s : step.batch.own) {
     if (s >= range.first && s < range.last) {
@@ -125,6 +125,7 @@ void train_vertex(RankContext& context, const Instruction& instruction, std::int
   const TrainingBatch batch = build_training_batch(context, instruction, iteration, *kl_coef);
   for (std::int64_t epoch = 0; epoch < train.epochs; ++epoch) {
     for (std::int64_t j = 0; j < train.minibatches; ++j) {
+      const SequenceRange sequences = minibatch_of(context.job, instruction.vertex, j);
       MiniBatch step{.context = context,
                      .batch = batch,
                      .model = model,
@@ -134,8 +135,9 @@ void train_vertex(RankContext& context, const Instruction& instruction, std::int
                      .iteration = iteration,
                      .epoch = epoch,
                      .index = j,
-                     .normaliser = normaliser_of(context.job, batch, j),
-                     .pairs = pairs_of(context.job, batch, j)};
+                     .sequences = sequences,
+                     .normaliser = normaliser_of(context.job, batch, sequences),
+                     .pairs = pairs_of(context.job, batch, sequences)};
       run_minibatch(step);
     }
   }

@@ -45,7 +45,7 @@ template <typename NumberOf>
 std::vector<double> of_all_sequences(const Leader& leader,
                                      std::span<const std::int64_t> own,
                                      const NumberOf& number_of) {
-  std::vector<double> numbers(static_cast<std::size_t>(batch_sequences(leader.context.job.inputs)));
+  std::vector<double> numbers(static_cast<std::size_t>(job_sequences(leader.context.job.inputs)));
   for (const std::int64_t s : own) {
     numbers[static_cast<std::size_t>(s)] = number_of(s);
   }
@@ -156,7 +156,7 @@ void measure_reference_kl(const Leader& leader, TrainingBatch& batch, Report& re
 void add_pairs(const Leader& leader, TrainingBatch& batch) {
   const WorkloadConfig& inputs = leader.context.job.inputs;
   batch.pairs = preference_pairs(inputs, leader.data, batch.own);
-  batch.kept.resize(static_cast<std::size_t>(training_units(inputs)));
+  batch.kept.resize(static_cast<std::size_t>(inputs.workload.batch_size));
   for (const SequencePair& pair : batch.pairs) {
     batch.kept[static_cast<std::size_t>(pair.unit)] = 1.0;
     for (const std::int64_t s : {pair.chosen, pair.rejected}) {
@@ -270,32 +270,28 @@ TrainingBatch build_training_batch(RankContext& context,
   return batch;
 }
 
-SequenceRange minibatch_of(const Job& job, std::int64_t minibatch) {
-  const std::int64_t size = unit_sequences(job.inputs);
-  const SequenceRange units =
-      minibatch_sequences(training_units(job.inputs), job.config.train.minibatches, minibatch);
-  return {units.first * size, units.last * size};
+SequenceRange minibatch_of(const Job& job, VertexId vertex, std::int64_t minibatch) {
+  return minibatch_sequences(job_sequences(job.inputs),
+                             job.config.train.minibatches,
+                             minibatch,
+                             unit_sequences(job.graph.vertices[index(vertex)], job.inputs));
 }
 
-LossNormaliser normaliser_of(const Job& job, const TrainingBatch& batch, std::int64_t minibatch) {
-  const SequenceRange range = minibatch_of(job, minibatch);
+LossNormaliser normaliser_of(const Job& job, const TrainingBatch& batch, SequenceRange minibatch) {
   LossNormaliser normaliser;
-  normaliser.sequences = static_cast<double>(range.last - range.first);
-  for (std::int64_t s = range.first; s < range.last; ++s) {
+  normaliser.sequences = static_cast<double>(minibatch.last - minibatch.first);
+  for (std::int64_t s = minibatch.first; s < minibatch.last; ++s) {
     normaliser.tokens += batch.lengths[static_cast<std::size_t>(s)];
   }
   normaliser.max_length = static_cast<double>(job.inputs.workload.generation_length);
   return normaliser;
 }
 
-double pairs_of(const Job& job, const TrainingBatch& batch, std::int64_t minibatch) {
-  const SequenceRange units =
-      minibatch_sequences(training_units(job.inputs), job.config.train.minibatches, minibatch);
+double pairs_of(const Job& job, const TrainingBatch& batch, SequenceRange minibatch) {
+  const std::int64_t size = sequences_per_prompt(job.inputs);
   double pairs = 0.0;
-  if (batch.kept.empty()) {
-    return pairs;
-  }
-  for (std::int64_t u = units.first; u < units.last; ++u) {
+  for (std::int64_t u = minibatch.first / size; !batch.kept.empty() && u < minibatch.last / size;
+       ++u) {
     pairs += batch.kept[static_cast<std::size_t>(u)];
   }
   return pairs;

@@ -45,13 +45,13 @@ TrainingBatch build_training_batch(RankContext& context,
                                    double reward_kl_coef);
 
 /// The sequences of mini-batch `minibatch` of the global batch.
-SequenceRange minibatch_of(const Job& job, std::int64_t minibatch);
+SequenceRange minibatch_of(const Job& job, VertexId vertex, std::int64_t minibatch);
 
 /// Counts that the losses of a mini-batch are normalised by.
-LossNormaliser normaliser_of(const Job& job, const TrainingBatch& batch, std::int64_t minibatch);
+LossNormaliser normaliser_of(const Job& job, const TrainingBatch& batch, SequenceRange minibatch);
 
 /// DPO: kept pairs of the global mini-batch; of other algorithms 0.
-double pairs_of(const Job& job, const TrainingBatch& batch, std::int64_t minibatch);
+double pairs_of(const Job& job, const TrainingBatch& batch, SequenceRange minibatch);
 
 /// One member of the terms of some sequences, end to end.
 std::vector<double> concatenate(const TrainingBatch& batch,

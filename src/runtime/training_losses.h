@@ -19,6 +19,7 @@ struct MiniBatch {
   std::int64_t iteration = 0;
   std::int64_t epoch = 0;
   std::int64_t index = 0;
+  SequenceRange sequences;    ///< of the global mini-batch
   LossNormaliser normaliser;  ///< of the global mini-batch
   double pairs = 0.0;         ///< DPO: kept pairs of the global mini-batch
 

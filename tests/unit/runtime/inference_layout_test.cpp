@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "training_fixture.h"
 
 namespace rpeg {
@@ -18,6 +20,9 @@ void expect_alike(const InferenceOutcome& a, const InferenceOutcome& b) {
       const std::vector<float>& others = a.at(vertex).at(s);
       ASSERT_EQ(others.size(), numbers.size()) << vertex << ", sequence " << s;
       for (std::size_t i = 0; i < numbers.size(); ++i) {
+        if (std::isnan(numbers[i]) && std::isnan(others[i])) {
+          continue;  // a sample that is not trained
+        }
         EXPECT_NEAR(others[i], numbers[i], kTolerance) << vertex << ", sequence " << s;
       }
     }
@@ -48,7 +53,10 @@ TEST(InferenceLayout, ChangesNothing) {
 TEST(InferenceLayout, OnlineDpoScoresTheTrainedPairsAlone) {
   TrainingCase options{.algorithm = Algorithm::kDpo, .dpo_mode = DpoMode::kOnline};
   const InferenceOutcome alone = infer_on_threads(training_job(options));
-  const std::size_t scored = alone.at("i_ref").size();
+  std::size_t scored = 0;
+  for (const auto& [s, numbers] : alone.at("i_ref")) {
+    scored += std::isnan(numbers[0]) ? 0U : 1U;
+  }
   EXPECT_EQ(scored % 2, 0U);
   EXPECT_LT(scored, 14U);  // a prompt with equal scores is among the recorded ones
   EXPECT_GT(scored, 0U);

@@ -130,22 +130,22 @@ void place(const std::string& vertex,
            std::span<const float> flat,
            WholeTensors& whole) {
   for (const ParameterTensor& tensor : layout.tensors) {
-    const ShardTensor& part = tensor.part;
-    const auto total =
-        std::accumulate(part.shape.begin(), part.shape.end(), std::int64_t{1}, std::multiplies<>());
-    auto& values = whole[vertex + " " + part.name];
-    values.resize(static_cast<std::size_t>(total), std::numeric_limits<float>::quiet_NaN());
-    const std::int64_t columns = part.shape.back();
-    const bool by_columns = part.split_dim == 1;
-    const std::int64_t width = by_columns ? part.end - part.begin : columns;
-    const std::int64_t first =
-        part.split_dim < 0 ? 0 : (by_columns ? part.begin : part.begin * (total / part.shape[0]));
-    for (std::int64_t i = 0; i < tensor.count; ++i) {
-      const std::int64_t at = by_columns ? i / width * columns + first + i % width : first + i;
-      const float value = flat[static_cast<std::size_t>(tensor.offset + i)];
-      float& slot = values[static_cast<std::size_t>(at)];
-      EXPECT_TRUE(std::isnan(slot) || slot == value) << "copies of " << part.name << " differ";
-      slot = value;
+    const auto total = std::accumulate(
+        tensor.part.shape.begin(), tensor.part.shape.end(), std::int64_t{1}, std::multiplies<>());
+    const float nothing = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> held(static_cast<std::size_t>(total), nothing);
+    place_shard<float>(tensor.part,
+                       flat.subspan(static_cast<std::size_t>(tensor.offset),
+                                    static_cast<std::size_t>(tensor.count)),
+                       held);
+    std::vector<float>& values = whole[vertex + " " + tensor.name];
+    values.resize(held.size(), nothing);
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      if (!std::isnan(held[i])) {
+        EXPECT_TRUE(std::isnan(values[i]) || values[i] == held[i])
+            << tensor.name << ": copies differ";
+        values[i] = held[i];
+      }
     }
   }
 }
@@ -207,6 +207,15 @@ void record_weights(Shared& shared, const RankContext& context, WholeTensors& wh
   }
 }
 
+void record_kl_coef(Shared& shared, const RankContext& context) {
+  const std::lock_guard lock(shared.mutex);
+  for (const auto& [copy, model] : context.models) {
+    if (model.training.has_value()) {
+      shared.outcome.kl_coefs.insert(model.training->reward_kl_coef.value());
+    }
+  }
+}
+
 IterationData& begin_iteration(RankContext& context, std::int64_t iteration) {
   IterationData& data = context.data[iteration];
   data.prompts.resize(static_cast<std::size_t>(kPrompts));
@@ -250,6 +259,7 @@ void train_rank(Shared& shared, Comm& world, const RunOptions& options) {
   for (std::int64_t k = 0; k < shared.job.config.train.iterations; ++k) {
     train_iteration(shared, *context, k);
   }
+  record_kl_coef(shared, *context);
   record_weights(shared, *context, shared.outcome.final_weights);
 }
 
@@ -365,6 +375,7 @@ Job training_job(const TrainingCase& options) {
   source(ModelRole::kCritic, 2);
   source(ModelRole::kReference, 3);
   source(ModelRole::kReward, 4);
+  build_task_graph(&job);
   build_execution(&job);
   return job;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct TrainingOutcome {
   std::vector<WholeTensors> gradients;                ///< by mini-batch in order, before clipping
   WholeTensors initial;
   WholeTensors final_weights;
+  std::set<double> kl_coefs;      ///< KL coefficients for the next iteration, of all ranks
   std::int64_t most_moments = 0;  ///< elements of the largest rank's first moment
 };
 

@@ -110,5 +110,28 @@ TEST(RecomputeMode, ChangesNoBit) {
   }
 }
 
+TEST(KlController, AllRanksSteerAlike) {
+  TrainingCase options{.algorithm = Algorithm::kPpo, .layout = {2, 2, 1}};
+  Job job = training_job(options);
+  job.config.train.kl_controller = {.target = 1000.0, .horizon = 140.0};
+  // The KL stays far below the target: each batch of 14 sequences takes 20 % of 14 / 140 off.
+  const double factor = 1.0 - 0.2 * 14.0 / 140.0;
+  const TrainingOutcome outcome = train_on_threads(job);
+  ASSERT_EQ(outcome.kl_coefs.size(), 1U);  // of actor and critic, on every rank
+  EXPECT_NEAR(*outcome.kl_coefs.begin(), 0.05 * factor * factor * factor, 1e-15);
+}
+
+TEST(NonFinite, EveryRankNamesVertexIterationAndMiniBatch) {
+  Job job = training_job({.algorithm = Algorithm::kGrpo, .layout = {2, 2, 2}});
+  job.config.train.learning_rate_actor = 1e30;
+  try {
+    train_on_threads(job);
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
+    EXPECT_THAT(error.what(), testing::HasSubstr("t_pi, iteration 0, mini-batch 1: loss is nan"));
+  }
+}
+
 }  // namespace
 }  // namespace rpeg
