@@ -115,12 +115,12 @@ void count_time(Report& report,
 }
 
 /// The sequences that a generation instruction finished.
-RolloutRecord rollout_record(const RankContext& context,
+TracedRollouts rollout_record(const RankContext& context,
                              const Instruction& instruction,
                              std::int64_t iteration,
                              std::size_t position) {
   const IterationData& data = context.data.at(iteration);
-  RolloutRecord record{.iteration = iteration,
+  TracedRollouts record{.iteration = iteration,
                        .rank = context.world.rank(),
                        .instruction = static_cast<std::int32_t>(position),
                        .sequences = {},
