@@ -136,16 +136,16 @@ void count_time(Report& report,
 }
 
 /// The sequences that a generation instruction finished.
-RolloutRecord rollout_record(const RankContext& context,
-                             const Generated& generated,
-                             std::int64_t iteration,
-                             std::size_t position) {
+TracedRollouts rollout_record(const RankContext& context,
+                              const Generated& generated,
+                              std::int64_t iteration,
+                              std::size_t position) {
   const IterationData& data = context.data.at(iteration);
-  RolloutRecord record{.iteration = iteration,
-                       .rank = context.world.rank(),
-                       .instruction = static_cast<std::int32_t>(position),
-                       .sequences = {},
-                       .verifier_s = generated.verifier_s};
+  TracedRollouts record{.iteration = iteration,
+                        .rank = context.world.rank(),
+                        .instruction = static_cast<std::int32_t>(position),
+                        .sequences = {},
+                        .verifier_s = generated.verifier_s};
   for (const std::int64_t s : generated.sequences) {
     record.sequences.push_back(
         {.sequence = s,

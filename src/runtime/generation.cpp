@@ -48,7 +48,7 @@ bool has_verifier(const RankContext& context) {
 }
 
 /// Throws unless a recorded rollout fits the job, for a file may come from anywhere.
-void check_record(const RankContext& context, const RecordedRollout& record) {
+void check_record(const RankContext& context, const RolloutRecord& record) {
   const auto fail = [&](const std::string& complaint) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("--replay: iteration {}, prompt {}, sample {} {}",
@@ -80,9 +80,9 @@ void check_record(const RankContext& context, const RecordedRollout& record) {
 }
 
 /// The recorded rollout in place of a generated one.
-const RecordedRollout& replayed(const RankContext& context,
-                                std::int64_t iteration,
-                                std::int64_t sequence) {
+const RolloutRecord& replayed(const RankContext& context,
+                              std::int64_t iteration,
+                              std::int64_t sequence) {
   const std::int64_t prompt = sequence / context.samples();
   const std::int64_t sample = sequence % context.samples();
   const auto found = context.replay.find({iteration, prompt, sample});
@@ -106,7 +106,7 @@ std::string response_text(const RankContext& context, const GenerationResult& re
 
 void count(const RankContext& context,
            Report& report,
-           const RecordedRollout& record,
+           const RolloutRecord& record,
            const Prompt& prompt) {
   report[Sum::kSequences] += 1.0;
   if (has_verifier(context)) {  // a reward model counts its rewards itself
@@ -148,19 +148,19 @@ void start_generation(RankContext& context,
 }
 
 /// The next `count` sequences that end, sampled.
-std::vector<RecordedRollout> sample_rollouts(RankContext& context,
-                                             const Instruction& instruction,
-                                             std::int64_t iteration,
-                                             GenerationState& state,
-                                             std::vector<std::int64_t>& sequences) {
+std::vector<RolloutRecord> sample_rollouts(RankContext& context,
+                                           const Instruction& instruction,
+                                           std::int64_t iteration,
+                                           GenerationState& state,
+                                           std::vector<std::int64_t>& sequences) {
   // The weights must still be those that the session began with.
   model_for(context.job, context.models, instruction.vertex, iteration);
   std::vector<FinishedSequence> finished = run_model(
       context, instruction, iteration, [&] { return state.session->advance(state.ended); });
-  std::vector<RecordedRollout> records;
+  std::vector<RolloutRecord> records;
   for (FinishedSequence& one : finished) {
     sequences.push_back(state.sequences.at(one.request));
-    RecordedRollout record;
+    RolloutRecord record;
     if (context.groups_of(instruction.vertex).is_leader()) {
       record.text = response_text(context, one.result);
     }
@@ -175,9 +175,9 @@ std::vector<RecordedRollout> sample_rollouts(RankContext& context,
 double score(const RankContext& context,
              const IterationData& data,
              std::span<const std::int64_t> sequences,
-             std::span<RecordedRollout> records) {
+             std::span<RolloutRecord> records) {
   if (!has_verifier(context)) {
-    for (RecordedRollout& record : records) {
+    for (RolloutRecord& record : records) {
       record.reward = std::numeric_limits<double>::quiet_NaN();
     }
     return 0.0;
@@ -200,7 +200,7 @@ void store_rollouts(RankContext& context,
                     const Instruction& instruction,
                     std::int64_t iteration,
                     std::span<const std::int64_t> sequences,
-                    std::span<RecordedRollout> records) {
+                    std::span<RolloutRecord> records) {
   IterationData& data = context.data.at(iteration);
   Report& report = context.reports[iteration];
   const std::int32_t stage = context.vertex(instruction.vertex).stage;
@@ -208,7 +208,7 @@ void store_rollouts(RankContext& context,
   const bool writes = !context.job.config.runtime.rollouts.empty() && context.replay.empty();
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const std::int64_t s = sequences[i];
-    RecordedRollout& record = records[i];
+    RolloutRecord& record = records[i];
     record.iteration = iteration;
     record.prompt = s / context.samples();
     record.sample = s % context.samples();
@@ -310,7 +310,7 @@ Generated generate_sequences(RankContext& context,
   }
   GenerationState& state = context.generations.at(iteration);
   std::vector<std::int64_t> sequences;
-  std::vector<RecordedRollout> records;
+  std::vector<RolloutRecord> records;
   const std::int64_t ended_before = state.ended;
   state.ended += count;
   if (state.session.has_value()) {

@@ -15,8 +15,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-RecordedRollout parse_record(const std::string& line, const std::string& where) {
-  RecordedRollout record;
+RolloutRecord parse_record(const std::string& line, const std::string& where) {
+  RolloutRecord record;
   try {
     const Json json = Json::parse(line);
     json.at("iteration").get_to(record.iteration);
@@ -63,7 +63,7 @@ std::vector<std::filesystem::path> rollout_files(const std::filesystem::path& pa
 
 }  // namespace
 
-std::string rollout_line(const RecordedRollout& record) {
+std::string rollout_line(const RolloutRecord& record) {
   Json line;
   line["iteration"] = record.iteration;
   line["prompt"] = record.prompt;
@@ -88,7 +88,7 @@ RolloutTable load_rollouts(const std::filesystem::path& path) {
     }
     std::string line;
     for (int number = 1; std::getline(in, line); ++number) {
-      RecordedRollout record = parse_record(line, fmt::format("{}:{}", file.string(), number));
+      RolloutRecord record = parse_record(line, fmt::format("{}:{}", file.string(), number));
       const auto key = std::make_tuple(record.iteration, record.prompt, record.sample);
       table.insert_or_assign(key, std::move(record));
     }

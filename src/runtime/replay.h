@@ -11,7 +11,7 @@
 namespace rpeg {
 
 /// One line of a rollouts file.
-struct RecordedRollout {
+struct RolloutRecord {
   std::int64_t iteration = 0;
   std::int64_t prompt = 0;         ///< index in the iteration's batch
   std::int64_t sample = 0;         ///< which of the samples of that prompt
@@ -23,11 +23,10 @@ struct RecordedRollout {
 };
 
 /// Recorded rollouts by (iteration, prompt, sample).
-using RolloutTable =
-    std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, RecordedRollout>;
+using RolloutTable = std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, RolloutRecord>;
 
 /// The record as a JSON object and a line feed; floats read back to the same bits.
-std::string rollout_line(const RecordedRollout& record);
+std::string rollout_line(const RolloutRecord& record);
 
 /// Reads a rollouts file, or all *.jsonl files of a directory. Throws kUsage naming file and line
 /// for a broken one, and when there is none.

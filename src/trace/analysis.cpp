@@ -111,7 +111,7 @@ TraceAnalysis analyse_trace(const Trace& trace) {
   double verifier_s = 0.0;
   for (const RankTrace& rank : trace.ranks) {
     analysis.ranks.push_back(rank_use(rank, window));
-    for (const RolloutRecord& rollout : rank.rollouts) {
+    for (const TracedRollouts& rollout : rank.rollouts) {
       verifier_s += rollout.verifier_s;
       for (const TracedSequence& sequence : rollout.sequences) {
         analysis.response_tokens.push_back(sequence.response_tokens);

@@ -31,7 +31,7 @@ struct CheckContext {
   /// [rank][(iteration − first) · instructions + instruction]; nullptr: missing. Their instructions
   /// exist, their kinds and tasks may be wrong.
   std::vector<std::vector<const TraceEvent*>> events;
-  std::vector<std::vector<const RolloutRecord*>> rollouts;        ///< the same of rollout records
+  std::vector<std::vector<const TracedRollouts*>> rollouts;        ///< the same of rollout records
   std::vector<std::map<std::int64_t, TracedSequence>> sequences;  ///< [iteration − first], by id
 
   const std::vector<Instruction>& program(int rank) const {
@@ -42,7 +42,7 @@ struct CheckContext {
   }
   /// The event of an instruction in an iteration; nullptr when there is none.
   const TraceEvent* event(int rank, std::size_t instruction, std::int64_t iteration) const;
-  const RolloutRecord* rollout(int rank, std::size_t instruction, std::int64_t iteration) const;
+  const TracedRollouts* rollout(int rank, std::size_t instruction, std::int64_t iteration) const;
   /// The instruction of a rank's program that computes a vertex; nothing when it does not.
   std::optional<std::size_t> compute_instruction(int rank, VertexId vertex) const;
   double tolerance_s(int a, int b) const;

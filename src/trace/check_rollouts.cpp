@@ -8,7 +8,7 @@
 namespace rpeg {
 namespace {
 
-std::string record_text(const RolloutRecord& record) {
+std::string record_text(const TracedRollouts& record) {
   return fmt::format("the rollouts of rank {}, instruction {}, iteration {}",
                      record.rank,
                      record.instruction,
@@ -19,7 +19,7 @@ std::string record_text(const RolloutRecord& record) {
 void file_rollouts(CheckContext& context, int rank) {
   const std::vector<Instruction>& program = context.program(rank);
   auto& table = context.rollouts[static_cast<std::size_t>(rank)];
-  for (const RolloutRecord& record : context.ranks[static_cast<std::size_t>(rank)]->rollouts) {
+  for (const TracedRollouts& record : context.ranks[static_cast<std::size_t>(rank)]->rollouts) {
     const bool is_placed = record.rank == rank && record.instruction >= 0 &&
                            static_cast<std::size_t>(record.instruction) < program.size() &&
                            record.iteration >= context.first && record.iteration < context.last;
@@ -31,7 +31,7 @@ void file_rollouts(CheckContext& context, int rank) {
       continue;
     }
     const auto row = static_cast<std::size_t>(record.iteration - context.first);
-    const RolloutRecord*& place =
+    const TracedRollouts*& place =
         table[row * program.size() + static_cast<std::size_t>(record.instruction)];
     if (place != nullptr) {
       context.add("rollouts", record_text(record) + " are recorded twice");
@@ -48,7 +48,7 @@ bool is_recording(const CheckContext& context, int rank, const Instruction& inst
 }
 
 /// Adds the sequences of a record to those of its iteration.
-void take_sequences(CheckContext& context, const RolloutRecord& record) {
+void take_sequences(CheckContext& context, const TracedRollouts& record) {
   const WorkloadSpec& workload = context.job.inputs.workload;
   auto& known = context.sequences[static_cast<std::size_t>(record.iteration - context.first)];
   for (const TracedSequence& sequence : record.sequences) {
@@ -79,7 +79,7 @@ void take_sequences(CheckContext& context, const RolloutRecord& record) {
 /// slots, of those that the replica generates.
 void check_record(CheckContext& context,
                   const Instruction& instruction,
-                  const RolloutRecord& record) {
+                  const TracedRollouts& record) {
   std::set<std::int64_t> allowed;
   for (const SequenceRange& range : instruction.sequences) {
     for (std::int64_t s = range.first; s < range.last; ++s) {
@@ -107,7 +107,7 @@ void check_rank(CheckContext& context, int rank) {
   for (std::size_t i = 0; i < program.size(); ++i) {
     const bool records = is_recording(context, rank, program[i]);
     for (std::int64_t iteration = context.first; iteration < context.last; ++iteration) {
-      const RolloutRecord* record = context.rollout(rank, i, iteration);
+      const TracedRollouts* record = context.rollout(rank, i, iteration);
       if ((record != nullptr) != records) {
         context.add("rollouts",
                     fmt::format("rank {}, instruction {} of iteration {}: {}",
@@ -137,7 +137,7 @@ std::optional<std::vector<TracedSequence>> stage_sequences(const CheckContext& c
     const VertexId id{static_cast<std::int32_t>(v)};
     for (const int leader : vertex_leaders(context.job, id)) {
       const auto instruction = context.compute_instruction(leader, id);
-      const RolloutRecord* record =
+      const TracedRollouts* record =
           instruction ? context.rollout(leader, *instruction, iteration) : nullptr;
       if (record == nullptr) {
         return std::nullopt;

@@ -94,7 +94,7 @@ const TraceEvent* CheckContext::event(int rank,
   return events[static_cast<std::size_t>(rank)][row * program(rank).size() + instruction];
 }
 
-const RolloutRecord* CheckContext::rollout(int rank,
+const TracedRollouts* CheckContext::rollout(int rank,
                                            std::size_t instruction,
                                            std::int64_t iteration) const {
   if (iteration < first || iteration >= drained) {

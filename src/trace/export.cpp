@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "trace/messages.h"
 
@@ -17,9 +18,9 @@ constexpr double kMicroseconds = 1e6;
 class Entries {
  public:
   template <typename... Parts>
-  void add(fmt::format_string<Parts...> format, const Parts&... parts) {
+  void add(fmt::format_string<Parts...> format, Parts&&... parts) {
     text_ += text_.empty() ? "\n{" : ",\n{";
-    fmt::format_to(std::back_inserter(text_), format, parts...);
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Parts>(parts)...);
     text_ += '}';
   }
   const std::string& text() const { return text_; }

@@ -82,7 +82,7 @@ void read_event(Cursor& in, TraceEvent* event) {
   in.key("waited_s").number(&event->waited_s);
 }
 
-void read_rollout(Cursor& in, RolloutRecord* rollout) {
+void read_rollout(Cursor& in, TracedRollouts* rollout) {
   in.key("iteration").number(&rollout->iteration);
   in.key("rank").number(&rollout->rank);
   in.key("instruction").number(&rollout->instruction);

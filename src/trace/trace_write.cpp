@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <utility>
 
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
@@ -20,8 +21,8 @@ void check_plain(std::string_view text) {
 }
 
 template <typename... Parts>
-void append(std::string* out, fmt::format_string<Parts...> format, const Parts&... parts) {
-  fmt::format_to(std::back_inserter(*out), format, parts...);
+void append(std::string* out, fmt::format_string<Parts...> format, Parts&&... parts) {
+  fmt::format_to(std::back_inserter(*out), format, std::forward<Parts>(parts)...);
 }
 
 void append_clock(std::string* out, const ClockSample& clock) {
@@ -92,7 +93,7 @@ void TraceWriter::add(const TraceEvent& event) {
   finish_line();
 }
 
-void TraceWriter::add(const RolloutRecord& rollout) {
+void TraceWriter::add(const TracedRollouts& rollout) {
   append(&buffer_,
          R"({{"n":{},"record":"rollout","iteration":{},"rank":{},"instruction":{},)"
          R"("verifier_s":{:.9f},"sequences":[)",
@@ -157,7 +158,7 @@ void save_trace(const Trace& trace, const std::filesystem::path& directory) {
     for (const TraceEvent& event : rank.events) {
       writer.add(event);
     }
-    for (const RolloutRecord& rollout : rank.rollouts) {
+    for (const TracedRollouts& rollout : rank.rollouts) {
       writer.add(rollout);
     }
     writer.close(clock);

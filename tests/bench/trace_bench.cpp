@@ -45,7 +45,7 @@ BENCHMARK(add_event);
 /// A record of 64 sequences.
 void add_rollout(benchmark::State& state) {
   TraceWriter writer(bench_directory(), {3, 32, std::string(64, 'a'), {}});
-  RolloutRecord record{.iteration = 1, .rank = 3, .instruction = 0, .sequences = {}};
+  TracedRollouts record{.iteration = 1, .rank = 3, .instruction = 0, .sequences = {}};
   for (std::int64_t s = 0; s < 64; ++s) {
     record.sequences.push_back({s, 128, 300 + s});
   }

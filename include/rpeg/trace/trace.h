@@ -39,13 +39,13 @@ struct TracedSequence {
 };
 
 /// What a generation instruction finished; written by the leader of each replica only.
-struct RolloutRecord {
+struct TracedRollouts {
   std::int64_t iteration = 0;
   std::int32_t rank = 0;
   std::int32_t instruction = 0;
   std::vector<TracedSequence> sequences;
   double verifier_s = 0.0;  ///< seconds that the verifier took for them
-  bool operator==(const RolloutRecord&) const = default;
+  bool operator==(const TracedRollouts&) const = default;
 };
 
 /// A measurement of a rank's clock against rank 0's.
@@ -72,7 +72,7 @@ class TraceWriter {
   /// Throws kUsage when the file cannot be created.
   TraceWriter(const std::filesystem::path& directory, const TraceStart& start);
   void add(const TraceEvent& event);
-  void add(const RolloutRecord& rollout);
+  void add(const TracedRollouts& rollout);
   /// Writes the end record, without which a trace does not count as complete, with the clock's
   /// offset at the end of the run. Throws kRuntime for a full disk. Nothing may be added after it.
   void close(const ClockSample& end);
@@ -109,7 +109,7 @@ struct RankTrace {
   bool complete = false;       ///< it has an end record
   double clock_error_s = 0.0;  ///< the larger of the two measurements' errors
   std::vector<TraceEvent> events;
-  std::vector<RolloutRecord> rollouts;
+  std::vector<TracedRollouts> rollouts;
 };
 
 /// All files of a trace directory, ascending by rank.

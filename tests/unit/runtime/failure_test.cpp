@@ -104,7 +104,7 @@ TEST(RunFailure, ReplayMustHoldTheIteration) {
 }
 
 /// Replays `record` as the only response of the only prompt.
-void expect_unfit_record(const RecordedRollout& record, const std::string& complaint) {
+void expect_unfit_record(const RolloutRecord& record, const std::string& complaint) {
   const fs::path directory = fresh_directory("record");
   CopyJob options;
   options.iterations = 1;
@@ -119,7 +119,7 @@ void expect_unfit_record(const RecordedRollout& record, const std::string& compl
 }
 
 TEST(RunFailure, ReplayMustFitTheJob) {
-  RecordedRollout record;
+  RolloutRecord record;
   record.rollout = {{3, 99, 4}, {-1.0F, -1.0F, -1.0F}, false};
   expect_unfit_record(record, "outside the model's vocabulary of 12");
   record.rollout = {{3, 1, 4, 1}, {-1.0F, -1.0F, -1.0F, -1.0F}, false};

@@ -157,7 +157,7 @@ TEST(Metrics, AveragesOverSequencesAndUpdates) {
 
 TEST(Rollouts, LinesReadBackToTheSameBits) {
   const auto path = test::test_directory() / "rollouts.jsonl";
-  RecordedRollout record;
+  RolloutRecord record;
   record.iteration = 2;
   record.prompt = 5;
   record.sample = 1;
@@ -168,7 +168,7 @@ TEST(Rollouts, LinesReadBackToTheSameBits) {
   record.text = "broken \xff text";  // not UTF-8
   std::ofstream(path) << rollout_line(record);
   const RolloutTable table = load_rollouts(path);
-  const RecordedRollout& read = table.at({2, 5, 1});
+  const RolloutRecord& read = table.at({2, 5, 1});
   EXPECT_EQ(read.rollout.tokens, record.rollout.tokens);
   EXPECT_EQ(read.rollout.logprobs, record.rollout.logprobs);
   EXPECT_EQ(read.reward, record.reward);

@@ -40,7 +40,7 @@ TraceEvent event(int rank, std::int64_t iteration) {
           .waited_s = 0.125};
 }
 
-RolloutRecord rollout(int rank) {
+TracedRollouts rollout(int rank) {
   return {.iteration = 1,
           .rank = rank,
           .instruction = 0,
@@ -92,7 +92,7 @@ TEST(Trace, ReadsBackWhatItWroteByRankThenFileOrder) {
     EXPECT_EQ(mine.events,
               (std::vector<TraceEvent>{
                   event(rank, 0), event(rank, 1), event(rank, 2), event(rank, 3)}));
-    EXPECT_EQ(mine.rollouts, std::vector<RolloutRecord>{rollout(rank)});
+    EXPECT_EQ(mine.rollouts, std::vector<TracedRollouts>{rollout(rank)});
   }
   EXPECT_EQ(all_events(trace).size(), 8U);
   const fs::path copy = fresh_directory("copy");
