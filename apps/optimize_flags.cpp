@@ -13,6 +13,7 @@ constexpr const char* kExamples = R"(Examples:
   rpeg-optimize --hw hw.yaml --config workload.yaml --sweep gpus=8,16,32 --evals 20000
   rpeg-optimize --hw hw.yaml --evaluate plan.yaml --explain other.yaml
   rpeg-optimize --hw hw.yaml --config workload.yaml --evaluate split-async
+  rpeg-optimize --hw hw.yaml --observed metrics/observed.yaml --config workload.yaml --time 60
 Names of plans: greedy, concurrent, colocated-uniform, split-async, real-heuristic.
 Exit codes: 0 success, 2 usage or input, 3 no plan fits, 70 internal error.)";
 
@@ -68,6 +69,8 @@ bool parse_optimize_flags(int argc, const char* const* argv, OptimizeFlags* flag
   CLI::App app("Finds the fastest execution plan of a training job", "rpeg-optimize");
   app.footer(kExamples);
   app.add_option("--hw", flags->hw, "Hardware: rpeg-calibrate's file, or builtin:NAME")->required();
+  app.add_option("--observed", flags->observed, "Scale predictions by a run's observed.yaml")
+      ->check(not_empty);
   app.add_option("--config", flags->config, "Workload configuration");
   app.add_option("--lengths", flags->lengths, "Response lengths (JSONL) instead of gen_quantiles");
   auto* evaluate =

@@ -11,7 +11,7 @@ namespace rpeg::apps {
 
 /// The command line of rpeg-optimize; "" where a flag is absent.
 struct OptimizeFlags {
-  std::string hw, config, evaluate, start, sweep, sweep_out, lengths, objective;
+  std::string hw, config, evaluate, start, sweep, sweep_out, lengths, objective, observed;
   std::string base_plan, opt_plan, log_file;
   std::vector<std::string> pins;
   std::optional<std::int64_t> evals;

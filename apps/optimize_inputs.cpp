@@ -107,6 +107,14 @@ WorkloadConfig load_config(const OptimizeFlags& flags) {
 HardwareProfile load_hardware(const OptimizeFlags& flags) {
   HardwareProfile profile = load_hardware_profile(flags.hw);
   for (const std::string& warning : profile.warnings) spdlog::warn("{}", warning);
+  if (!flags.observed.empty()) {
+    const ObservedRun run = load_observed(flags.observed);
+    profile.observed = compound_factors(profile.observed, run.factors);
+  }
+  if (profile.observed.any()) {
+    spdlog::info("predictions are scaled by what was observed:\n{}",
+                 describe_factors(profile.observed));
+  }
   return profile;
 }
 

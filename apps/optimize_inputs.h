@@ -12,7 +12,7 @@ namespace rpeg::apps {
 /// The configuration with what the flags override.
 WorkloadConfig load_config(const OptimizeFlags& flags);
 
-/// The profile; its warnings are logged.
+/// The profile, scaled by --observed; its warnings are logged.
 HardwareProfile load_hardware(const OptimizeFlags& flags);
 
 /// A plan for `config`: a named one, or that of a file, which must suit the configuration. Throws

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "calibrate_fit.h"
+#include "calibrate_observed.h"
 #include "common.h"
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
@@ -51,7 +52,9 @@ std::optional<Request> parse_request(int argc, const char* const* argv) {
   app.add_flag("--debug", request.debug, "Log every measured point");
   app.footer(
       "To fit published measurements of GPU kernels instead of measuring this machine:\n"
-      "  rpeg-calibrate --fit-profile DIR --help");
+      "  rpeg-calibrate --fit-profile DIR --help\n"
+      "To fold what a run observed into the hw.yaml of its plan:\n"
+      "  rpeg-calibrate --observed FILE --help");
   if (!parse_flags(app, argc, argv)) {
     return std::nullopt;
   }
@@ -138,6 +141,10 @@ void calibrate_and_write(Comm& world, int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   return rpeg::apps::run_main("rpeg-calibrate", [&] {
+    if (rpeg::apps::is_fold_requested(argc, argv)) {
+      rpeg::apps::fold_and_write(argc, argv);
+      return;
+    }
     if (rpeg::apps::is_fit_requested(argc, argv)) {
       rpeg::apps::fit_and_write(argc, argv);
       return;

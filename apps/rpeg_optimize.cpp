@@ -104,6 +104,7 @@ void optimize(const OptimizeFlags& flags, int argc, const char* const* argv) {
   std::cout << '\n';
   std::vector<std::string> inputs{flags.config};
   if (!flags.hw.starts_with("builtin:")) inputs.push_back(flags.hw);
+  if (!flags.observed.empty()) inputs.push_back(flags.observed);
   if (!flags.lengths.empty()) inputs.push_back(flags.lengths);
   const auto provenance = apps::make_provenance("rpeg-optimize", argc, argv, inputs);
   for (const auto& path : save_results(result, config, provenance)) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 
@@ -30,20 +31,57 @@ std::string progress_line(const IterationMetrics& metrics, std::int64_t iteratio
   return text;
 }
 
-std::string timing_row(const std::string& id, double predicted_s, double measured_s) {
+std::string timing_row(const std::string& id,
+                       double predicted_s,
+                       double measured_s,
+                       const std::string& note = "") {
   const bool priced = predicted_s > 0.0;
-  return fmt::format("{:<14} {:>12} {:>12} {:>10}\n",
+  return fmt::format("{:<14} {:>12} {:>12} {:>10}{}\n",
                      id,
                      priced ? format_seconds(predicted_s) : "-",
                      format_seconds(measured_s),
-                     priced ? fmt::format("{:.2f}", measured_s / predicted_s) : "-");
+                     priced ? fmt::format("{:.2f}", measured_s / predicted_s) : "-",
+                     note);
+}
+
+std::string timing_note(const VertexTiming& timing) {
+  std::string note;
+  if (timing.bytes > 0.0 && timing.measured_s > 0.0) {
+    note += "  " + format_bandwidth(timing.bytes / timing.measured_s);
+  }
+  return timing.is_outlier ? note + "  outlier: off by itself, not with the others" : note;
+}
+
+/// What the ranks did with their time: of all together, and the least busy one.
+std::string utilization_text(const RunSummary& summary) {
+  if (summary.ranks.empty()) {
+    return "";
+  }
+  double busy = 0.0;
+  double waiting = 0.0;
+  double moving = 0.0;
+  for (const RankUse& rank : summary.ranks) {
+    busy += rank.busy;
+    waiting += rank.waiting;
+    moving += rank.moving;
+  }
+  const double share = 100.0 / static_cast<double>(summary.ranks.size());
+  const auto least = std::ranges::min_element(summary.ranks, {}, &RankUse::busy);
+  return fmt::format(
+      "busy {:.0f} % of the time, waiting for messages and groups {:.0f} %, moving data {:.0f} %; "
+      "least busy: rank {}, {:.0f} %\n",
+      share * busy,
+      share * waiting,
+      share * moving,
+      least->rank,
+      100.0 * least->busy);
 }
 
 std::string timing_table(const RunSummary& summary) {
   std::string text =
       fmt::format("{:<14} {:>12} {:>12} {:>10}\n", "task", "predicted", "measured", "ratio");
   for (const VertexTiming& timing : summary.timings) {
-    text += timing_row(timing.id, timing.predicted_s, timing.measured_s);
+    text += timing_row(timing.id, timing.predicted_s, timing.measured_s, timing_note(timing));
   }
   return text +
          timing_row("iteration", summary.predicted_iteration_s, summary.measured_iteration_s);
@@ -102,7 +140,7 @@ std::string run_report(const Job& job, const RunSummary& summary) {
   std::string text;
   if (!summary.iterations.empty()) {
     text += reward_curve(summary.iterations, kCurveColumns, kCurveRows) + "\n";
-    text += timing_table(summary) + "\n";
+    text += timing_table(summary) + utilization_text(summary) + "\n";
   }
   if (!std::isnan(summary.final_eval_reward)) {
     text += fmt::format("held-out reward (greedy)  {:.3f}\n", summary.final_eval_reward);

@@ -25,7 +25,7 @@ Transfer price_weights(const Vertex& consumer,
 }
 
 /// Between different blocks data takes the time of a message: each replica of the receiver gets its
-/// own sequences.
+/// own sequences. It counts as the receiver's time, and with the receiver's observed factor.
 void add_data_edges(const PlanSkeleton& skeleton,
                     const Plan& plan,
                     const HardwareProfile& profile,
@@ -35,7 +35,8 @@ void add_data_edges(const PlanSkeleton& skeleton,
     const VertexPlan& to = plan.vertices[edge.to];
     const Tier tier = tier_between(plan.vertices[edge.from].placement, to.placement);
     const double arrival_s = seconds(profile.point_to_point[static_cast<std::size_t>(tier)],
-                                     edge.bytes / to.parallelism.dp);
+                                     edge.bytes / to.parallelism.dp) *
+                             vertex_factor(skeleton.graph.vertices[edge.to], to, profile);
     out->time[edge.task].comm_s += arrival_s;
     out->time[edge.task].total_s += arrival_s;
   }

@@ -307,7 +307,8 @@ TimedTask price_transfer(const Vertex& consumer,
   }
   TimedTask task;
   task.bytes = volume.total * bytes;
-  task.time.comm_s = profile.reshard_fixed_s + bound_s / profile.reshard_eff;
+  task.time.comm_s = (profile.reshard_fixed_s + bound_s / profile.reshard_eff) *
+                     observed_factor(profile.observed, WorkClass::kTransfer, tier);
   task.time.total_s = task.time.comm_s;
   return task;
 }

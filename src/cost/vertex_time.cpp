@@ -167,12 +167,14 @@ TaskTime price_vertex(const Vertex& vertex,
   return price_part(vertex, plan, whole, replica_batch(plan, config), config, profile);
 }
 
-TaskTime price_part(const Vertex& vertex,
-                    const VertexPlan& plan,
-                    const ResponsePart& part,
-                    std::int64_t slots,
-                    const WorkloadConfig& config,
-                    const HardwareProfile& profile) {
+namespace {
+
+TaskTime modelled_time(const Vertex& vertex,
+                       const VertexPlan& plan,
+                       const ResponsePart& part,
+                       std::int64_t slots,
+                       const WorkloadConfig& config,
+                       const HardwareProfile& profile) {
   switch (vertex.op) {
     case Op::kGenerate:
       check(slots >= 1, "cost: generation needs a slot for at least one sequence");
@@ -187,6 +189,31 @@ TaskTime price_part(const Vertex& vertex,
       return inference_time(vertex, plan, part, config, profile);
   }
   throw Error(ErrorKind::kInternal, "cost: unknown op");
+}
+
+}  // namespace
+
+WorkClass work_class(Op op) {
+  if (op == Op::kGenerate) return WorkClass::kGenerate;
+  return is_training(op) ? WorkClass::kTrain : WorkClass::kInfer;
+}
+
+double vertex_factor(const Vertex& vertex, const VertexPlan& plan, const HardwareProfile& profile) {
+  return observed_factor(profile.observed, work_class(vertex.op), slowest_tier(plan.placement));
+}
+
+TaskTime price_part(const Vertex& vertex,
+                    const VertexPlan& plan,
+                    const ResponsePart& part,
+                    std::int64_t slots,
+                    const WorkloadConfig& config,
+                    const HardwareProfile& profile) {
+  const TaskTime time = modelled_time(vertex, plan, part, slots, config, profile);
+  const double factor = vertex_factor(vertex, plan, profile);
+  return {.compute_s = factor * time.compute_s,
+          .comm_s = factor * time.comm_s,
+          .bubble_s = factor * time.bubble_s,
+          .total_s = factor * time.total_s};
 }
 
 double vertex_model_flop(const Vertex& vertex, const WorkloadConfig& config) {

@@ -90,14 +90,6 @@ void read_parameters(bool is_si, MapReader& reader, HardwareProfile& profile) {
   }
 }
 
-/// The format documents it for later; ignoring it would change predictions without a word.
-void refuse_observed(MapReader& reader) {
-  if (reader.has("observed")) {
-    reader.fault("observed", "not supported by this version; remove it to predict without it");
-    reader.ignore("observed");
-  }
-}
-
 bool is_parameter(const std::string& key) {
   const auto& all = hardware_parameters();
   return is_table(key) ||
@@ -188,7 +180,7 @@ HardwareProfile parse_hardware_profile(const std::string& text, const std::strin
     reader.fault("non_gemm_batch_unit", "has no effect beside `non_gemm_form: bytes`; remove it");
   }
   profile.non_gemm_per_sequence = profile.non_gemm_per_sequence && !profile.non_gemm_bytes;
-  refuse_observed(reader);
+  profile.observed = read_observed_factors(reader);
   read_estimated(reader, profile);
   read_fit(reader, profile);
   profile.device = read_facts(reader, "device");

@@ -128,6 +128,7 @@ std::string hardware_profile_text(const HardwareProfile& profile, const Provenan
     }
     writer.end_map();
   }
+  write_observed_factors(writer, profile.observed);
   if (!profile.estimated.empty()) {
     writer.raw("estimated", yaml_flow(profile.estimated));
   }

@@ -7,12 +7,14 @@
 
 #include "rpeg/comm/comm.h"
 #include "rpeg/data/dataset.h"
+#include "rpeg/data/preferences.h"
 #include "rpeg/hf/tokenizer.h"
 #include "rpeg/job/job.h"
 #include "rpeg/model/generate.h"
 #include "rpeg/model/transformer.h"
 #include "rpeg/runtime/run.h"
 #include "runtime/clock.h"
+#include "runtime/generation_state.h"
 #include "runtime/groups.h"
 #include "runtime/metrics.h"
 #include "runtime/pairs.h"
@@ -40,6 +42,8 @@ struct RankContext {
   std::map<std::int64_t, IterationData> data;  ///< iterations in flight
   std::map<std::int64_t, Report> reports;      ///< of iterations not yet reported
   PipelineBuffers activations;                 ///< scratch, shared by all models of the rank
+  std::vector<PreferencePair> pairs{};         ///< of offline DPO, beside `prompts`
+  std::map<std::int64_t, GenerationState> generations{};  ///< begun and not ended, by iteration
 
   const Vertex& vertex(VertexId id) const { return job.graph.vertices[index(id)]; }
   /// This rank's shard of the copy that a vertex uses.
@@ -50,6 +54,11 @@ struct RankContext {
   std::int64_t samples() const { return sequences_per_prompt(job.inputs); }
   const BlockGroups& groups_of(VertexId vertex) const {
     return groups.at(job.vertex_block[index(vertex)]);
+  }
+  /// What an instruction is about, on a leader (`sequences_of` of store.h).
+  std::vector<std::int64_t> sequences(const Instruction& instruction,
+                                      std::int64_t iteration) const {
+    return sequences_of(data.at(iteration), instruction, vertex(instruction.vertex).stage);
   }
   /// The prompt of a sequence of an iteration.
   const Prompt& prompt(const IterationData& iteration, std::int64_t sequence) const {

@@ -108,7 +108,8 @@ std::vector<std::int64_t> trained_sequences(const WorkloadConfig& inputs,
 std::vector<std::int64_t> read_sequences(const RankContext& context,
                                          const Instruction& instruction,
                                          IterationData& data) {
-  const std::vector<std::int64_t> sequences = sequence_list(instruction.sequences);
+  const std::vector<std::int64_t> sequences =
+      sequences_of(data, instruction, context.vertex(instruction.vertex).stage);
   const bool is_dpo = context.job.inputs.policy.algorithm == Algorithm::kDpo;
   return is_dpo && context.vertex(instruction.vertex).op == Op::kInferReference
              ? trained_sequences(context.job.inputs, sequences, data)
@@ -168,6 +169,9 @@ void infer_sequences(RankContext& context, const Instruction& instruction, std::
   }
   constexpr std::array<Payload, 1> kNeeded = {Payload::kRollout};
   sequences = share_sequences(context, vertex, iteration, sequences, kNeeded);
+  if (sequences.empty()) {  // a chunk without slots
+    return;
+  }
   const auto pieces =
       micro_batches(context, data, sequences, plan_of(context.job, vertex).micro_batches);
   const std::vector<PackedSequences> packed = pack_micro_batches(context, data, pieces);

@@ -3,18 +3,6 @@
 #include "runtime/message.h"
 
 namespace rpeg {
-namespace {
-
-std::vector<SequenceRange> ranges_of(std::span<const std::int64_t> sequences) {
-  std::vector<SequenceRange> ranges;
-  for (const std::int64_t s : sequences) {
-    ranges.push_back({s, s + 1});
-  }
-  return ranges;
-}
-
-}  // namespace
-
 std::vector<std::int64_t> share_sequences(RankContext& context,
                                           VertexId vertex,
                                           std::int64_t iteration,
@@ -33,14 +21,13 @@ std::vector<std::int64_t> share_sequences(RankContext& context,
   replica.broadcast(message, 0);
   const auto shared =
       MessageReader(message).take_vector<std::int64_t>(message.size() / sizeof(std::int64_t));
-  const std::vector<SequenceRange> ranges = ranges_of(shared);
   for (const Payload payload : payloads) {
     if (groups.is_leader()) {
-      message = encode_payload(data, payload, ranges);
+      message = encode_payload(data, payload, shared);
     }
     replica.broadcast(message, 0);
     if (!groups.is_leader()) {
-      decode_payload(message, payload, ranges, data);
+      decode_payload(message, payload, data);
     }
   }
   return shared;

@@ -106,10 +106,11 @@ class Relaxation {
   std::vector<Point> points_;
 };
 
-double fastest_rate(const HardwareProfile& profile) {
+/// No GPU does the work of `op` faster than this; on no block the observed factor is less.
+double fastest_rate(const HardwareProfile& profile, Op op) {
   double rate = std::max(1.0, profile.attention_eff);
   for (const auto& [tp, share] : profile.flops_eff_tp) rate = std::max(rate, share);
-  return rate * profile.flops_per_gpu;
+  return rate * profile.flops_per_gpu / least_observed_factor(profile.observed, work_class(op));
 }
 
 /// No GPU is faster than its fastest rate. Generation counts without its prompts, which the samples
@@ -118,7 +119,7 @@ Point point_by_flop(const SubPlanTable& table, std::size_t kind) {
   const Vertex& vertex = table.space().kinds[kind];
   WorkloadConfig config = table.config();
   if (vertex.op == Op::kGenerate) config.workload.context_length = 0;
-  const double gpu_s = vertex_model_flop(vertex, config) / fastest_rate(table.profile());
+  const double gpu_s = vertex_model_flop(vertex, config) / fastest_rate(table.profile(), vertex.op);
   return {gpu_s / config.hardware.gpu_count(), gpu_s};
 }
 
@@ -134,7 +135,7 @@ double least_gpu_s(const SubPlanTable& table, std::size_t kind) {
   longest.workload.gen_quantiles = {{1.0, static_cast<double>(longest.workload.generation_length)}};
   const double flop =
       vertex_model_flop(vertex, table.config()) - vertex_model_flop(vertex, longest);
-  return std::max(0.0, flop) / fastest_rate(table.profile());
+  return std::max(0.0, flop) / fastest_rate(table.profile(), vertex.op);
 }
 
 }  // namespace
@@ -158,6 +159,13 @@ HardwareProfile with_free_wires(HardwareProfile profile) {
   profile.alpha_step_s = {};
   profile.node_bytes_per_s = 0.0;
   profile.rack_bytes_per_s = 0.0;
+  for (std::size_t i = 0; i < kWorkClasses; ++i) {
+    const auto work = static_cast<WorkClass>(i);
+    profile.observed.of(work, Tier::kNode) = {
+        .factor = least_observed_factor(profile.observed, work), .spread = 0.0, .samples = 1};
+    profile.observed.of(work, Tier::kRack) = {};
+    profile.observed.of(work, Tier::kCluster) = {};
+  }
   return profile;
 }
 

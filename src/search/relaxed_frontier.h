@@ -11,7 +11,7 @@ namespace rpeg::search {
 KindFrontiers relaxed_frontiers(const SubPlanTable& table, std::size_t kind);
 
 /// `profile` with wires that no transfer of a tensor-parallel group beats, and free wires between
-/// nodes.
+/// nodes, and the least observed factor of each class on all of them.
 HardwareProfile with_free_wires(HardwareProfile profile);
 
 /// The least time of a vertex with this split on any block, `profile` being with_free_wires. It

@@ -95,6 +95,12 @@ TaskTime price_part(const Vertex& vertex,
                     const WorkloadConfig& config,
                     const HardwareProfile& profile);
 
+/// The class under which runs observe an operation.
+WorkClass work_class(Op op);
+/// The observed factor (HardwareProfile::observed) in the two times above: that of the vertex's
+/// class on the tier that its block spans.
+double vertex_factor(const Vertex& vertex, const VertexPlan& plan, const HardwareProfile& profile);
+
 /// Bytes that one GPU holds for one vertex alone: `MemoryUse` of its fullest rank, with room in the
 /// KV cache for every sequence of the replica.
 MemoryUse vertex_memory(const Vertex& vertex,

@@ -79,10 +79,10 @@ struct SamplingConfig {
   std::int64_t top_k = 0;
 };
 
-/// How new weights reach a vertex on the ranks that train them in the same split.
+/// How new weights reach a copy of the model on the ranks that trained it.
 enum class Publish {
-  kAuto,      ///< in place where nothing else uses the old version
-  kBuffered,  ///< always into a copy of its own
+  kAuto,      ///< shared in place where the layout allows it and no version must be kept
+  kBuffered,  ///< always through a second buffer
 };
 
 /// Output folders and files; relative ones are below the output directory given to rpeg-jobplan.

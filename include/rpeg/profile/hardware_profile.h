@@ -11,13 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "rpeg/profile/observed.h"
+#include "rpeg/profile/tier.h"
 #include "rpeg/yaml/writer.h"
 
 namespace rpeg {
-
-/// Network tiers, fastest first: inside a node, between nodes of a rack, between racks.
-enum class Tier { kNode, kRack, kCluster };
-inline constexpr std::size_t kTiers = 3;
 
 /// Time of a message of n bytes: alpha_s + n · beta_s_per_byte.
 struct AlphaBeta {
@@ -76,6 +74,7 @@ struct HardwareProfile {
   double overlap_slowdown = 1.0;
   double reserve_bytes = 0.0;  ///< kept free on every GPU
   double grad_buckets = 1.0;
+  ObservedFactors observed;  ///< what runs measured of predictions; cost multiplies by it
   // About the file.
   std::vector<std::string> estimated;           ///< keys that were derived, not measured
   std::map<std::string, FitQuality> fit;        ///< by key

@@ -15,6 +15,7 @@
 #include "rpeg/comm/comm.h"
 #include "rpeg/job/job.h"
 #include "rpeg/model/parameters.h"
+#include "rpeg/trace/analysis.h"
 
 namespace rpeg {
 
@@ -43,7 +44,8 @@ struct IterationMetrics {
   double dpo_rejected_reward = 0.0;  ///< and of the rejected ones
   double iteration_s = 0.0;          ///< of the slowest rank, without evaluation
   double tokens_per_s = 0.0;         ///< prompt and response tokens of the batch per second
-  double eval_reward = 0.0;          ///< NaN when not evaluated in this iteration
+  /// Of the weights that the iteration generated with, before it did; NaN when not evaluated.
+  double eval_reward = 0.0;
 };
 
 /// Predicted beside measured, per task of the schedule.
@@ -51,11 +53,14 @@ struct VertexTiming {
   std::string id;
   double predicted_s = 0.0;
   double measured_s = 0.0;  ///< median over iterations of the slowest rank
+  bool is_outlier = false;  ///< it is off by itself, not with all the others
+  double bytes = 0.0;       ///< of a transfer: between ranks, in one iteration
 };
 
 struct RunSummary {
   std::vector<IterationMetrics> iterations;  ///< on rank 0; empty elsewhere
   std::vector<VertexTiming> timings;         ///< on rank 0
+  std::vector<RankUse> ranks;                ///< on rank 0, with runtime.trace; else empty
   double predicted_iteration_s = 0.0;
   double measured_iteration_s = 0.0;  ///< median
   double final_eval_reward = 0.0;     ///< of the final weights, on all ranks; NaN: not evaluated
@@ -74,9 +79,12 @@ struct GradientView {
 struct RunOptions {
   bool eval_only = false;        ///< greedy reward on data.eval, no training
   std::filesystem::path replay;  ///< take rollouts from this JSONL instead of generating; "": off
-  std::int64_t max_iterations = -1;         ///< stop earlier than the job says; -1: off
-  const std::atomic<bool>* stop = nullptr;  ///< set by a signal: finish the iteration, save, return
-  std::function<void()> on_start;           ///< once all ranks have loaded their models and data
+  bool allow_commands = false;   ///< a reward command of the job may be started
+  std::int64_t max_iterations = -1;  ///< stop earlier than the job says; -1: off
+  /// Set by a signal: end with the iteration, save, return. Where iterations overlap, those that
+  /// ranks have been told to run are finished first (docs/runtime.md).
+  const std::atomic<bool>* stop = nullptr;
+  std::function<void()> on_start;  ///< once all ranks have loaded their models and data
   std::function<void(const IterationMetrics&)> on_iteration;  ///< rank 0, after each iteration
   /// Every rank, for every mini-batch that it trains; for tests: it costs an all-reduce. To be set
   /// on all ranks or none.
@@ -85,11 +93,12 @@ struct RunOptions {
 
 /// Runs the job on this rank of `world`, whose size must be the job's rank count (kUsage
 /// otherwise). What fails before `on_start` fails on all ranks with the same error. Throws kRuntime
-/// naming vertex and iteration for a non-finite loss or gradient.
+/// naming vertex and iteration for a non-finite loss or gradient, kUsage for a job with a reward
+/// command that `allow_commands` does not allow.
 ///
 /// Writes, as far as the job names them: metrics_dir/metrics.jsonl and the rollouts while it runs
-/// (rank 0), trace_dir/rank_<r>.jsonl, save_dir/{actor,critic} and metrics_dir/summary.yaml at the
-/// end.
+/// (rank 0), trace_dir/rank_<r>.jsonl, save_dir/{actor,critic}, metrics_dir/summary.yaml and
+/// metrics_dir/observed.yaml at the end.
 RunSummary run_job(const Job& job, Comm& world, const RunOptions& options);
 
 /// Runs `body` on all ranks of a group. When it throws an Error on any of them, all throw the error

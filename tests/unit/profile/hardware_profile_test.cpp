@@ -109,7 +109,7 @@ TEST(HardwareProfile, SuspectsAMissingUnitsKey) {
 
 TEST(HardwareProfile, RefusesKeysThatItWouldNotUse) {
   EXPECT_THAT(error_of(si_text() + "observed: {g_pi: 1.1}\n"),
-              HasSubstr("`observed`: not supported by this version"));
+              HasSubstr("unknown key `observed.g_pi`"));
   EXPECT_THAT(error_of(si_text() + "non_gemm_form: bytes\n"),
               HasSubstr("`non_gemm_scaling`: has no effect beside `non_gemm_form: bytes`"));
   EXPECT_THAT(error_of(si_text() + "non_gemm_form: bytes\n"),

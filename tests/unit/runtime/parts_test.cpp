@@ -1,4 +1,4 @@
-// The parts of the runtime that need no model: messages, metrics, curve, rollouts, summary.
+// The parts of the runtime that need no model: messages, metrics, curve, rollouts.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,6 @@
 #include "runtime/metrics.h"
 #include "runtime/replay.h"
 #include "runtime/store.h"
-#include "runtime/summary.h"
 #include "support/test_directory.h"
 
 namespace rpeg {
@@ -30,13 +29,13 @@ IterationData two_sequences() {
   return data;
 }
 
-const std::vector<SequenceRange> kRanges = {{4, 5}, {9, 10}};
+const std::vector<std::int64_t> kBoth = {4, 9};
 
 TEST(Store, PayloadsReadBackEqual) {
   const IterationData sent = two_sequences();
   IterationData received;
   for (const Payload payload : {Payload::kRollout, Payload::kScore, Payload::kValues}) {
-    decode_payload(encode_payload(sent, payload, kRanges), payload, kRanges, received);
+    EXPECT_EQ(decode_payload(encode_payload(sent, payload, kBoth), payload, received), kBoth);
   }
   for (const std::int64_t s : {4, 9}) {
     EXPECT_EQ(rollout_of(received, s).tokens, rollout_of(sent, s).tokens);
@@ -45,8 +44,8 @@ TEST(Store, PayloadsReadBackEqual) {
     EXPECT_EQ(score_of(received, s), score_of(sent, s));
     EXPECT_EQ(received.sequences[s].values, sent.sequences.at(s).values);
   }
-  // Two headers of 8 bytes, and a token and a float for each of 3 tokens.
-  EXPECT_EQ(encode_payload(sent, Payload::kRollout, kRanges).size(), 2 * 8 + 3 * 8U);
+  // Index, length and flags of two sequences, and a token and a float for each of 3 tokens.
+  EXPECT_EQ(encode_payload(sent, Payload::kRollout, kBoth).size(), 2 * 12 + 3 * 8U);
 }
 
 TEST(Store, MissingDataIsAnInternalError) {
@@ -57,11 +56,35 @@ TEST(Store, MissingDataIsAnInternalError) {
 
 TEST(Store, MessagesOfTheWrongLengthAreRefused) {
   IterationData data = two_sequences();
-  Bytes message = encode_payload(data, Payload::kValues, kRanges);
+  Bytes message = encode_payload(data, Payload::kValues, kBoth);
   message.resize(message.size() - 1);
-  EXPECT_THROW(decode_payload(message, Payload::kValues, kRanges, data), Error);
+  EXPECT_THROW(decode_payload(message, Payload::kValues, data), Error);
   message.resize(message.size() + 2);
-  EXPECT_THROW(decode_payload(message, Payload::kValues, kRanges, data), Error);
+  EXPECT_THROW(decode_payload(message, Payload::kValues, data), Error);
+}
+
+TEST(Store, GivenResponsesNeedNoLogProbabilities) {
+  IterationData data;
+  data.sequences[2].rollout = Rollout{{5, 6, 7}, {}, true};
+  IterationData received;
+  const std::vector<std::int64_t> sequences = {2};
+  decode_payload(encode_payload(data, Payload::kRollout, sequences), Payload::kRollout, received);
+  EXPECT_EQ(rollout_of(received, 2).tokens, rollout_of(data, 2).tokens);
+  EXPECT_TRUE(rollout_of(received, 2).logprobs.empty());
+  EXPECT_TRUE(rollout_of(received, 2).stopped);
+}
+
+TEST(Store, SlotsNameSequences) {
+  IterationData data;
+  data.slots = {{{1, 0}, 7}, {{1, 1}, 3}, {{2, 0}, 5}};
+  Instruction instruction;
+  instruction.slots = {{0, 2}};
+  EXPECT_THAT(sequences_of(data, instruction, 1), testing::ElementsAre(7, 3));
+  instruction.sequences = {{0, 4}};
+  EXPECT_THAT(sequences_of(data, instruction, 1), testing::ElementsAre(3));
+  EXPECT_THROW(sequences_of(data, instruction, 2), Error);  // slot 1 has not arrived
+  instruction.slots = {};
+  EXPECT_THAT(sequences_of(data, instruction, 1), testing::ElementsAre(0, 1, 2, 3));
 }
 
 TEST(Batches, AnchorsPointAtTokenAndPredecessor) {
@@ -163,26 +186,6 @@ TEST(Rollouts, NamesTheBrokenLine) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     EXPECT_THAT(error.where(), testing::HasSubstr("broken.jsonl:1"));
   }
-}
-
-TEST(Summary, MediansLeaveTheFirstIterationOut) {
-  EXPECT_DOUBLE_EQ(median({3.0, 1.0, 2.0}), 2.0);
-  EXPECT_DOUBLE_EQ(median({4.0, 1.0}), 2.5);
-  EXPECT_TRUE(std::isnan(median({})));
-  Job job;
-  job.graph.vertices = {{"g_pi", Op::kGenerate, ModelRole::kActor}};
-  job.predicted.breakdown["g_pi"] = {.compute_s = 1.0, .comm_s = 0.5, .bubble_s = 0.25};
-  std::vector<Report> reports(3);
-  for (std::size_t k = 0; k < 3; ++k) {
-    reports[k].task_s = {k == 0 ? 100.0 : 2.0};
-    reports[k].iteration_s = k == 0 ? 100.0 : 3.0;
-  }
-  RunSummary summary;
-  fill_timings(job, reports, summary);
-  ASSERT_EQ(summary.timings.size(), 1U);
-  EXPECT_DOUBLE_EQ(summary.timings[0].predicted_s, 1.75);
-  EXPECT_DOUBLE_EQ(summary.timings[0].measured_s, 2.0);
-  EXPECT_DOUBLE_EQ(summary.measured_iteration_s, 3.0);
 }
 
 TEST(RewardCurve, DrawsOneBarAColumn) {

@@ -6,6 +6,7 @@
 #include "rpeg/search/evaluation.h"
 #include "search/evaluator.h"
 #include "support/planning.h"
+#include "support/random_factors.h"
 #include "support/random_plan.h"
 
 // Random walks over plans on which remembered and full evaluations are compared.
@@ -39,9 +40,10 @@ struct Walk {
 
 /// Changes a plan again and again and compares every score with the evaluation from scratch.
 inline Walk compare_scores(const WorkloadConfig& config, int moves, std::uint64_t seed) {
-  const HardwareProfile profile = tight_hardware();
-  search::Evaluator evaluator(config, profile);
+  HardwareProfile profile = tight_hardware();
   Rng rng(seed);
+  if (seed % 2 == 0) profile.observed = random_factors(rng);
+  search::Evaluator evaluator(config, profile);
   Plan plan;
   Walk walk;
   for (int move = 0; move < moves; ++move) {

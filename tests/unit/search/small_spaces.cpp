@@ -1,6 +1,7 @@
 #include "small_spaces.h"
 
 #include "support/planning.h"
+#include "support/random_factors.h"
 
 namespace rpeg::test {
 namespace {
@@ -122,6 +123,7 @@ SmallSpace random_small_space(Rng& rng) {
   }
   profile.memory_bandwidth *= 0.1 + rng.uniform();
   if (coin()) profile.memory_per_gpu = 3e6 * (0.3 + 2.0 * rng.uniform());
+  if (coin()) profile.observed = random_factors(rng);
   return space;
 }
 
