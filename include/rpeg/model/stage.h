@@ -88,8 +88,8 @@ void head_values_backward(const Model<T>& model,
                           std::span<T> gradient);
 
 /// Tag of the messages of sum_shared_gradients between the first and the last stage in
-/// groups.pipeline.
-inline constexpr int kTiedGradientTag = 1 << 20;
+/// groups.pipeline; below the least limit that MPI grants.
+inline constexpr int kTiedGradientTag = 30000;
 
 /// Completes the gradient after the last micro-batch: sums every tensor with a `gradient_sum` over
 /// the ranks it names (in rank order), so that equal copies have equal gradients.
