@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "common.h"
+#include "kernel_threads.h"
 #include "rpeg/base/error.h"
 #include "rpeg/comm/mpi.h"
 #include "rpeg/job/compile.h"
@@ -72,6 +73,7 @@ bool parse(int argc, const char* const* argv, Flags* flags) {
 int run(const Flags& flags, rpeg::Comm& world, bool* started) {
   const bool is_first = world.rank() == 0;
   rpeg::apps::set_up_logging({flags.debug, flags.quiet || !is_first, ""});
+  rpeg::apps::share_cores(world);
   rpeg::Job job;
   rpeg::run_together(world, [&] {
     job = rpeg::load_job(flags.config);
