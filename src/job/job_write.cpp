@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <map>
+#include <utility>
+
 #include "job/config_yaml.h"
 #include "job/job_yaml.h"
 #include "job/program_classes.h"
@@ -49,11 +52,17 @@ void write_graph(YamlWriter& writer, const Job& job) {
   writer.end_map();
 }
 
-/// [tensor, begin, end, …]
+/// [begin, end, n, n tensors, begin, end, …]: most tensors of a message have few distinct ranges.
 std::string slices_text(const std::vector<WeightSlice>& slices) {
-  std::vector<std::int64_t> numbers;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::int64_t>> tensors;
   for (const WeightSlice& slice : slices) {
-    numbers.insert(numbers.end(), {slice.tensor, slice.begin, slice.end});
+    tensors[{slice.begin, slice.end}].push_back(slice.tensor);
+  }
+  std::vector<std::int64_t> numbers;
+  for (const auto& [range, list] : tensors) {
+    numbers.insert(numbers.end(),
+                   {range.first, range.second, static_cast<std::int64_t>(list.size())});
+    numbers.insert(numbers.end(), list.begin(), list.end());
   }
   return numbers_text(numbers);
 }

@@ -49,20 +49,24 @@ std::vector<Holding> holdings(const Job& job,
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     at[tensors[i].name] = i;
   }
+  std::map<std::pair<int, int>, std::vector<SequenceRange>> by_shard;  // by pp, tp
   std::vector<Holding> all;
   for (const int rank : block.ranks) {
-    Holding holding{rank, std::vector<SequenceRange>(tensors.size())};
-    for (const ShardTensor& tensor :
-         shard_tensors(spec, copy.head, shard_at(spec, block, *place_in_block(block, rank)))) {
-      const auto found = at.find(tensor.name);
-      if (found == at.end()) {
-        continue;  // a head that the other copy does not have
+    const BlockPlace place = place_in_block(block, rank).value();
+    auto [known, is_new] = by_shard.try_emplace({place.pp, place.tp}, tensors.size());
+    if (is_new) {
+      for (const ShardTensor& tensor :
+           shard_tensors(spec, copy.head, shard_at(spec, block, place))) {
+        const auto found = at.find(tensor.name);
+        if (found == at.end()) {
+          continue;  // a head that the other copy does not have
+        }
+        known->second[found->second] = tensor.split_dim < 0
+                                           ? SequenceRange{0, extent(tensors[found->second])}
+                                           : SequenceRange{tensor.begin, tensor.end};
       }
-      holding.ranges[found->second] = tensor.split_dim < 0
-                                          ? SequenceRange{0, extent(tensors[found->second])}
-                                          : SequenceRange{tensor.begin, tensor.end};
     }
-    all.push_back(std::move(holding));
+    all.push_back({rank, known->second});
   }
   return all;
 }
