@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "job/config_yaml.h"
 #include "job/job_yaml.h"
@@ -91,18 +92,24 @@ void read_messages(MapReader& transfer_map, WeightTransfer* transfer) {
   transfer_map.sequence("messages", true, [&](const YamlValue& value, const std::string& path) {
     MapReader map(value, path, transfer_map.faults());
     WeightMessage message;
-    message.from = static_cast<int>(map.integer("from", kInt));
     message.bytes = map.integer("bytes", kAtLeastZero);
     message.slices = slices_of(integers(map, "slices"), transfer->tensors.size());
     if (message.slices.empty()) {
       map.fault("slices", "not a list of slices");
     }
-    for (const std::int64_t to : integers(map, "to")) {
-      message.to = static_cast<int>(to);
+    const std::vector<std::int64_t> pairs = integers(map, "pairs");
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      message.from = static_cast<int>(pairs[i]);
+      message.to = static_cast<int>(pairs[i + 1]);
       transfer->messages.push_back(message);
     }
     map.finish();
   });
+  std::sort(transfer->messages.begin(),
+            transfer->messages.end(),
+            [](const WeightMessage& a, const WeightMessage& b) {
+              return std::pair(a.from, a.to) < std::pair(b.from, b.to);
+            });
 }
 
 void read_transfers(MapReader& root, Job* job) {

@@ -67,22 +67,23 @@ std::string slices_text(const std::vector<WeightSlice>& slices) {
   return numbers_text(numbers);
 }
 
-/// Receivers of the same slices of one sender are written as one line.
+/// Replicas send and receive the same slices: each list of them is written once, with the pairs of
+/// sender and receiver between which it goes.
 void write_messages(YamlWriter& writer, const std::vector<WeightMessage>& messages) {
+  std::map<std::vector<WeightSlice>, std::vector<const WeightMessage*>> by_slices;
+  for (const WeightMessage& message : messages) {
+    by_slices[message.slices].push_back(&message);
+  }
   writer.begin_sequence("messages");
-  for (std::size_t i = 0; i < messages.size();) {
-    const WeightMessage& first = messages[i];
-    std::vector<int> to;
-    for (; i < messages.size() && messages[i].from == first.from &&
-           messages[i].slices == first.slices;
-         ++i) {
-      to.push_back(messages[i].to);
+  for (const auto& [slices, equal] : by_slices) {
+    std::vector<int> pairs;
+    for (const WeightMessage* message : equal) {
+      pairs.insert(pairs.end(), {message->from, message->to});
     }
-    writer.raw_item(fmt::format("{{from: {}, to: {}, bytes: {}, slices: {}}}",
-                                first.from,
-                                numbers_text(to),
-                                first.bytes,
-                                slices_text(first.slices)));
+    writer.raw_item(fmt::format("{{bytes: {}, slices: {}, pairs: {}}}",
+                                equal.front()->bytes,
+                                slices_text(slices),
+                                numbers_text(pairs)));
   }
   writer.end_sequence();
 }

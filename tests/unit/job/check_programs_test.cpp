@@ -99,7 +99,10 @@ TEST(CheckPrograms, PrintsTheCycleOfSwappedReceives) {
 }
 
 TEST(CheckPrograms, RejectsWeightsThatArriveInPart) {
-  Job job = ppo_job();
+  // Each half of the matrices comes from another rank.
+  Job job =
+      tiny_job(tiny_plan(tiny_inputs(Algorithm::kGrpo),
+                         {{"g_pi", "r0 n[0-0] g[2-2]"}, {"t_pi", "r0 n[0-0] g[0-1] as 1 1 2"}}));
   // The message of one transfer is dropped on both sides.
   Program& to = job.ranks[2].program;
   const auto receive = find(to, InstructionKind::kReceiveWeights);

@@ -201,8 +201,7 @@ TEST(Programs, OfCutGenerationKeepWhatTheirRankHas) {
                           "receive score g_pi.1 0-8 slot 0-4 rank 0",
                           "receive score g_pi.2 0-8 slot 0-4 rank 0",
                           "train t_pi 0-8",
-                          "send_weights t_pi rank 0",
-                          "send_weights t_pi rank 1"));
+                          "send_weights t_pi rank 0"));  // rank 1 gets its weights from rank 3
   EXPECT_EQ(failure(job), "");
 }
 

@@ -15,7 +15,7 @@ namespace {
 /// Plans to try: RPEG_SEEDS, or as many as the default suite has time for.
 int plan_count() {
   const char* seeds = std::getenv("RPEG_SEEDS");
-  return seeds != nullptr ? std::atoi(seeds) : 200;
+  return seeds != nullptr ? std::atoi(seeds) : 1000;
 }
 
 std::string describe(const PlanFile& file) { return plan_file_text(file, nullptr); }
@@ -156,7 +156,17 @@ TEST(RandomPlans, MoveTheBytesThatTheCostModelCounts) {
                                           to.head,
                                           plan_of(job, transfer.producer),
                                           plan_of(job, transfer.consumer));
-      EXPECT_EQ(bytes, static_cast<std::int64_t>(4.0 * volume.total + 0.5)) << describe(file);
+      const auto predicted = static_cast<std::int64_t>(4.0 * volume.total + 0.5);
+      // The model counts the sender's parts as if it had the receiver's head only. A trunk shared
+      // with a tied language head has the table on its last stage too, nearer to some readers.
+      const bool has_more =
+          job.copies[static_cast<std::size_t>(transfer.from)].head == Head::kBoth &&
+          job.inputs.model(to.model).tied_embeddings;
+      if (has_more) {
+        EXPECT_LE(bytes, predicted) << describe(file);
+      } else {
+        EXPECT_EQ(bytes, predicted) << describe(file);
+      }
       ++compared;
     }
   }
