@@ -117,7 +117,9 @@ double value_micro_batch(Step& step, std::span<const std::int64_t> sequences) {
                                     concatenate(step.batch, sequences, &TrainingTerms::old_values),
                                     concatenate(step.batch, sequences, &TrainingTerms::returns),
                                     step.normaliser,
-                                    context.job.config.train.value_clip);
+                                    context.job.config.train.value_clip,
+                                    context.job.config.train.policy.aggregation,
+                                    packed.starts);
   const auto d_values = scatter_response(packed, loss.d_values, Anchor::kPredecessor);
   backward_values<float>(
       model, packed.batch, context.activations, d_values, step.model.training->gradient);
