@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "job/layout.h"
 #include "job/programs.h"
 #include "rpeg/base/error.h"
 #include "rpeg/job/job.h"
@@ -41,22 +42,42 @@ bool is_frozen(const Job& job, const Vertex& vertex) {
       });
 }
 
+/// Whether the instances of two vertices that read one copy never overtake each other: both have
+/// run in iteration k before either runs in iteration k + 1.
+bool keep_step(const TaskPosition& a, const TaskPosition& b) {
+  const auto next = [](const TaskPosition& position) {
+    return TaskPosition{position.shift + 1, position.order};
+  };
+  return a < next(b) && b < next(a);
+}
+
 /// A vertex shares the copy of another that has the same model on the same ranks in the same split
 /// and reads the same version. A reader shares the trained copy in place at τ = 0 only, and not at
 /// all when the job asks for buffered publishing.
-bool may_share(const WeightCopy& copy, const WeightCopy& wanted, bool in_place) {
-  return copy.model == wanted.model && copy.block == wanted.block && copy.tau == wanted.tau &&
-         (in_place || copy.is_trained == wanted.is_trained);
+bool may_share(const WeightCopy& copy,
+               const WeightCopy& wanted,
+               const TaskPosition& position,
+               const std::vector<TaskPosition>& positions,
+               bool in_place) {
+  if (copy.model != wanted.model || copy.block != wanted.block || copy.tau != wanted.tau ||
+      (copy.is_trained && !in_place)) {
+    return false;
+  }
+  return copy.is_frozen || copy.is_trained ||
+         std::all_of(copy.vertices.begin(), copy.vertices.end(), [&](VertexId other) {
+           return keep_step(positions[index(other)], position);
+         });
 }
 
 }  // namespace
 
 void build_copies(Job* job) {
   job->vertex_copy.assign(job->graph.vertices.size(), -1);
+  const std::vector<TaskPosition> positions = task_positions(*job);
   const auto place = [&](std::size_t i, WeightCopy wanted) {
     const bool in_place = job->config.runtime.publish == Publish::kAuto;
     auto known = std::find_if(job->copies.begin(), job->copies.end(), [&](const WeightCopy& copy) {
-      return may_share(copy, wanted, in_place);
+      return may_share(copy, wanted, positions[i], positions, in_place);
     });
     if (known == job->copies.end()) {
       known = job->copies.insert(known, std::move(wanted));

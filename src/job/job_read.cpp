@@ -129,6 +129,7 @@ ClassStep read_step(const YamlValue& value,
   step.payload = static_cast<Payload>(map.choice("payload", payloads, 0));
   step.tag = static_cast<int>(map.integer("tag", kInt, 0));
   step.transfer = static_cast<int>(map.integer("transfer", kInt, -1));
+  step.shift = map.integer("shift", kAtLeastZero, 0);
   map.finish();
   return step;
 }
@@ -186,10 +187,7 @@ void read_ranks(MapReader& root, Job* job) {
     if (program.class_index >= classes.size()) {
       map.fault("class", "there is no such class");
     } else if (root.faults().empty()) {
-      rank.program = expand_program(classes[program.class_index],
-                                    program,
-                                    job->transfers,
-                                    job->inputs.workload.generation_length);
+      rank.program = expand_program(*job, classes[program.class_index], program);
     }
     job->ranks.push_back(std::move(rank));
   });

@@ -118,6 +118,9 @@ std::string step_text(const Job& job, const ClassStep& step) {
     case InstructionKind::kTrain:
       break;
   }
+  if (step.shift != 0) {
+    text += fmt::format(", shift: {}", step.shift);
+  }
   return text + "}";
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "rpeg/base/error.h"
 
@@ -24,27 +23,56 @@ const ScheduleEntry& schedule_entry(const Job& job, const std::string& vertex) {
                           vertex));
 }
 
-void check_order(const Graph& graph, const std::vector<VertexId>& order) {
-  std::vector<std::size_t> position(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    position[index(order[i])] = i;
-  }
+/// u of iteration k must stand before v of iteration k + delta for every edge u -> v.
+void check_positions(const Graph& graph, const std::vector<TaskPosition>& positions) {
   for (const Edge& edge : graph.edges) {
-    if (edge.delta == 0 && position[index(edge.from)] >= position[index(edge.to)]) {
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("the plan's schedule runs {} before {}, whose result it needs in the "
-                              "same iteration",
-                              graph.vertices[index(edge.to)].name,
-                              graph.vertices[index(edge.from)].name));
+    const TaskPosition& from = positions[index(edge.from)];
+    const TaskPosition& to = positions[index(edge.to)];
+    if (from < TaskPosition{to.shift + edge.delta, to.order}) {
+      continue;
     }
+    const std::string& from_name = graph.vertices[index(edge.from)].name;
+    const std::string& to_name = graph.vertices[index(edge.to)].name;
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("the plan's schedule runs {} (order {}, shift {}) before {} (order {}, shift "
+                    "{}), whose {} it needs {}; price the plan again with rpeg-optimize --evaluate",
+                    to_name,
+                    to.order,
+                    to.shift,
+                    from_name,
+                    from.order,
+                    from.shift,
+                    edge.kind == EdgeKind::kWeights ? "weights" : "result",
+                    edge.delta == 0 ? std::string("in the same iteration")
+                                    : fmt::format("{} iterations later", edge.delta)));
   }
+}
+
+bool has_vertex(const Graph& graph, Op op) {
+  return std::any_of(graph.vertices.begin(), graph.vertices.end(), [&](const Vertex& vertex) {
+    return vertex.op == op;
+  });
+}
+
+template <typename Key>
+std::vector<VertexId> sorted_vertices(const std::vector<TaskPosition>& positions, Key key) {
+  std::vector<VertexId> order;
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    order.push_back(VertexId{static_cast<std::int32_t>(i)});
+  }
+  std::ranges::stable_sort(order, {}, key);
+  return order;
 }
 
 }  // namespace
 
-std::vector<Payload> produced_payloads(const Vertex& vertex) {
-  switch (vertex.op) {
+std::vector<Payload> produced_payloads(const Graph& graph, VertexId vertex) {
+  switch (graph.vertices[index(vertex)].op) {
     case Op::kGenerate:
+      if (has_vertex(graph, Op::kInferReward)) {
+        return {Payload::kRollout};
+      }
       return {Payload::kRollout, Payload::kScore};
     case Op::kInferReward:
       return {Payload::kScore};
@@ -61,45 +89,71 @@ std::vector<Payload> produced_payloads(const Vertex& vertex) {
   return {};
 }
 
-std::vector<Payload> edge_payloads(const Graph& graph, const Edge& edge) {
+std::vector<Payload> edge_payloads(const Job& job, const Edge& edge) {
   if (edge.kind != EdgeKind::kData) {
     return {};
   }
-  std::vector<Payload> payloads = produced_payloads(graph.vertices[index(edge.from)]);
-  // Only the losses read the scores of the verifier.
-  if (payloads.size() > 1 && !is_training(graph.vertices[index(edge.to)].op)) {
+  std::vector<Payload> payloads = produced_payloads(job.graph, edge.from);
+  const Op reader = job.graph.vertices[index(edge.to)].op;
+  const bool ranks_samples =
+      reader == Op::kInferReference && job.inputs.policy.algorithm == Algorithm::kDpo;
+  if (payloads.size() > 1 && !is_training(reader) && !ranks_samples) {
     payloads.pop_back();
   }
   return payloads;
 }
 
-std::vector<SequenceRange> replica_work(const Job& job, VertexId vertex, int replica) {
-  return owned_sequences(job.graph.vertices[index(vertex)].op,
-                         job.inputs.workload.sequences(),
-                         job.config.train.minibatches,
-                         plan_of(job, vertex).parallelism.dp,
-                         replica);
+bool keeps_order(const Edge& edge) { return edge.kind == EdgeKind::kOrder && edge.delta > 0; }
+
+ReplicaWork replica_work(const Job& job, VertexId vertex, int replica) {
+  const Vertex& what = job.graph.vertices[index(vertex)];
+  const VertexPlan& plan = plan_of(job, vertex);
+  const std::int64_t sequences = job_sequences(job.inputs);
+  const auto owned = [&] {
+    return owned_sequences(what.op,
+                           sequences,
+                           job.config.train.minibatches,
+                           plan.parallelism.dp,
+                           replica,
+                           unit_sequences(what, job.inputs));
+  };
+  if (what.stage == 0) {
+    return {owned(), {}};
+  }
+  const std::uint32_t cuts = job.plan.structure.cuts;
+  if (what.op == Op::kGenerate) {
+    const SequenceRange slots =
+        stage_slots(job.inputs, cuts, what.stage, plan.parallelism.dp, replica);
+    return {owned(), slots.first < slots.last ? SequenceList{slots} : SequenceList{}};
+  }
+  const VertexId generation = find_vertex(job.graph, fmt::format("g_pi.{}", what.stage));
+  const int replicas = plan_of(job, generation).parallelism.dp;
+  const std::int64_t all = stage_slots(job.inputs, cuts, what.stage, replicas, replicas - 1).last;
+  const auto [first, last] = replica_sequences(all, plan.parallelism.dp, replica);
+  return {{}, first < last ? SequenceList{{first, last}} : SequenceList{}};
 }
 
-std::vector<VertexId> program_order(const Job& job) {
-  std::vector<std::tuple<std::int64_t, std::int64_t, VertexId>> keys;
+std::vector<TaskPosition> task_positions(const Job& job) {
+  std::vector<TaskPosition> positions;
   for (std::size_t i = 0; i < job.graph.vertices.size(); ++i) {
-    const VertexId vertex{static_cast<std::int32_t>(i)};
     if (job.schedule.empty()) {  // a plan written by hand: the order of the template
-      keys.emplace_back(0, i, vertex);
+      positions.push_back({0, static_cast<std::int64_t>(i)});
       continue;
     }
     const ScheduleEntry& entry = schedule_entry(job, job.graph.vertices[i].name);
-    keys.emplace_back(entry.shift, entry.order, vertex);
+    positions.push_back({entry.shift, entry.order});
   }
-  std::sort(keys.begin(), keys.end());
-  std::vector<VertexId> order;
-  order.reserve(keys.size());
-  for (const auto& key : keys) {
-    order.push_back(std::get<VertexId>(key));
-  }
-  check_order(job.graph, order);
-  return order;
+  check_positions(job.graph, positions);
+  return positions;
+}
+
+std::vector<VertexId> period_order(const std::vector<TaskPosition>& positions) {
+  return sorted_vertices(positions,
+                         [&](VertexId vertex) { return positions[index(vertex)].order; });
+}
+
+std::vector<VertexId> iteration_order(const std::vector<TaskPosition>& positions) {
+  return sorted_vertices(positions, [&](VertexId vertex) { return positions[index(vertex)]; });
 }
 
 int data_tag(std::size_t edge, Payload payload) {

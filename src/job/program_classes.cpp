@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "job/data_messages.h"
 #include "rpeg/base/error.h"
 
 namespace rpeg {
@@ -22,7 +23,8 @@ ClassStep step_of(const Instruction& instruction) {
           instruction.vertex,
           instruction.payload,
           instruction.tag,
-          instruction.transfer};
+          instruction.transfer,
+          instruction.shift};
 }
 
 Row row_of(const Instruction& instruction) {
@@ -33,9 +35,12 @@ Row row_of(const Instruction& instruction) {
   if (is_data(instruction.kind)) {
     row.push_back(instruction.peer);
   }
-  for (const SequenceRange& range : instruction.sequences) {
-    row.push_back(range.first);
-    row.push_back(range.last);
+  row.push_back(static_cast<std::int64_t>(instruction.sequences.size()));
+  for (const auto* ranges : {&instruction.sequences, &instruction.slots}) {
+    for (const SequenceRange& range : *ranges) {
+      row.push_back(range.first);
+      row.push_back(range.last);
+    }
   }
   return row;
 }
@@ -74,6 +79,7 @@ Instruction instruction_of(const ClassStep& step, const Row& row) {
   result.payload = step.payload;
   result.tag = step.tag;
   result.transfer = step.transfer;
+  result.shift = step.shift;
   std::size_t next = 0;
   if (is_weights(step.kind) || is_data(step.kind)) {
     require(!row.empty());
@@ -84,27 +90,25 @@ Instruction instruction_of(const ClassStep& step, const Row& row) {
     result.message = static_cast<int>(row[next]);
     return result;
   }
-  require((row.size() - next) % 2 == 0);
-  for (; next < row.size(); next += 2) {
-    result.sequences.push_back({row[next], row[next + 1]});
+  require(next < row.size());
+  const std::int64_t sequence_ranges = row[next++];
+  require((row.size() - next) % 2 == 0 && sequence_ranges >= 0 &&
+          static_cast<std::size_t>(sequence_ranges) <= (row.size() - next) / 2);
+  for (std::int64_t i = 0; next < row.size(); next += 2, ++i) {
+    auto& ranges = i < sequence_ranges ? result.sequences : result.slots;
+    ranges.push_back({row[next], row[next + 1]});
   }
   return result;
 }
 
-std::int64_t capacity_of(const Instruction& instruction,
-                         const std::vector<WeightTransfer>& transfers,
-                         std::int64_t generation_length) {
+std::int64_t capacity_of(const Job& job, const Instruction& instruction) {
   if (is_weights(instruction.kind)) {
     const auto transfer = static_cast<std::size_t>(instruction.transfer);
     const auto message = static_cast<std::size_t>(instruction.message);
-    require(transfer < transfers.size() && message < transfers[transfer].messages.size());
-    return transfers[transfer].messages[message].bytes;
+    require(transfer < job.transfers.size() && message < job.transfers[transfer].messages.size());
+    return job.transfers[transfer].messages[message].bytes;
   }
-  if (is_data(instruction.kind)) {
-    return message_capacity_bytes(
-        instruction.payload, sequence_count(instruction.sequences), generation_length);
-  }
-  return 0;
+  return is_data(instruction.kind) ? data_capacity_bytes(job, instruction) : 0;
 }
 
 }  // namespace
@@ -133,10 +137,9 @@ ProgramClasses compress_programs(const std::vector<RankSpec>& ranks) {
   return result;
 }
 
-std::vector<Instruction> expand_program(const std::vector<ClassStep>& steps,
-                                        const RankProgram& program,
-                                        const std::vector<WeightTransfer>& transfers,
-                                        std::int64_t generation_length) {
+std::vector<Instruction> expand_program(const Job& job,
+                                        const std::vector<ClassStep>& steps,
+                                        const RankProgram& program) {
   require(steps.size() == program.steps.size());
   std::vector<Instruction> result;
   for (std::size_t s = 0; s < steps.size(); ++s) {
@@ -144,7 +147,7 @@ std::vector<Instruction> expand_program(const std::vector<ClassStep>& steps,
       Row row = run.row;
       for (std::int64_t i = 0; i < run.count; ++i) {
         result.push_back(instruction_of(steps[s], row));
-        result.back().capacity_bytes = capacity_of(result.back(), transfers, generation_length);
+        result.back().capacity_bytes = capacity_of(job, result.back());
         for (std::size_t j = 0; j < run.step.size(); ++j) {
           row[j] += run.step[j];
         }

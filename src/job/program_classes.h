@@ -9,8 +9,9 @@ namespace rpeg {
 
 /// Rank programs in compact form. Most ranks do the same with other numbers, and a rank does the
 /// same with many peers: a *class* is a list of steps without numbers; a rank has, for every step
-/// of its class, runs of rows of numbers. A row is [peer, first, last, first, last, …] of a data
-/// message, [first, last, …] of a computation, [peer, message] of a weights message.
+/// of its class, runs of rows of numbers. A row is [peer, n, first, last, …] of a data message,
+/// [n, first, last, …] of a computation, where the first n ranges are sequences and the others
+/// slots, and [peer, message] of a weights message.
 
 /// Consecutive instructions that differ in numbers only.
 struct ClassStep {
@@ -19,6 +20,7 @@ struct ClassStep {
   Payload payload = Payload::kRollout;
   int tag = 0;
   int transfer = -1;
+  std::int64_t shift = 0;
   auto operator<=>(const ClassStep&) const = default;
 };
 
@@ -41,11 +43,10 @@ struct ProgramClasses {
 
 ProgramClasses compress_programs(const std::vector<RankSpec>& ranks);
 
-/// The program of a rank again. Message sizes follow from the rows, `generation_length` and the
-/// transfers. Throws kUsage for rows that do not fit their step.
-std::vector<Instruction> expand_program(const std::vector<ClassStep>& steps,
-                                        const RankProgram& program,
-                                        const std::vector<WeightTransfer>& transfers,
-                                        std::int64_t generation_length);
+/// The program of a rank of `job` again; message sizes follow from the rows and the job's inputs,
+/// graph and transfers. Throws kUsage for rows that do not fit their step.
+std::vector<Instruction> expand_program(const Job& job,
+                                        const std::vector<ClassStep>& steps,
+                                        const RankProgram& program);
 
 }  // namespace rpeg

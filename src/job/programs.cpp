@@ -1,39 +1,16 @@
 #include "job/programs.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
+#include "job/data_messages.h"
 #include "job/layout.h"
 
 namespace rpeg {
 namespace {
-
-/// A data message: what `from` produced and `to` needs.
-struct DataMessage {
-  VertexId producer{};
-  VertexId consumer{};
-  int from = 0;
-  int to = 0;
-  int tag = 0;
-  Payload payload = Payload::kRollout;
-  std::vector<SequenceRange> sequences;
-};
-
-Instruction data_instruction(const Job& job, const DataMessage& message, InstructionKind kind) {
-  Instruction result;
-  result.kind = kind;
-  result.vertex = message.producer;
-  result.peer = kind == InstructionKind::kSend ? message.to : message.from;
-  result.tag = message.tag;
-  result.payload = message.payload;
-  result.sequences = message.sequences;
-  result.capacity_bytes = message_capacity_bytes(
-      message.payload, sequence_count(message.sequences), job.inputs.workload.generation_length);
-  return result;
-}
 
 InstructionKind compute_kind(Op op) {
   switch (op) {
@@ -51,106 +28,115 @@ InstructionKind compute_kind(Op op) {
   return InstructionKind::kInfer;
 }
 
-/// Finds the data messages of an iteration, in the order in which their consumers run.
-class MessageFinder {
+/// Appends instructions to the rank programs.
+class ProgramBuilder {
  public:
-  MessageFinder(const Job& job, const std::vector<VertexId>& order) : job_(job), order_(order) {
-    for (const VertexId vertex : order) {
-      ranks_[vertex] = vertex_leaders(job, vertex);
-    }
-  }
+  explicit ProgramBuilder(Job* job) : job_(*job), positions_(task_positions(*job)) {}
 
-  std::vector<DataMessage> find() {
-    for (const VertexId vertex : order_) {
-      for (std::size_t replica = 0; replica < ranks_[vertex].size(); ++replica) {
-        produce(vertex, static_cast<int>(replica));
-      }
+  void build() {
+    const std::vector<DataMessage> messages = find_data_messages(job_, iteration_order(positions_));
+    std::map<VertexId, std::vector<const DataMessage*>> incoming;
+    std::map<VertexId, std::vector<const DataMessage*>> outgoing;
+    for (const DataMessage& message : messages) {
+      incoming[message.consumer].push_back(&message);
+      outgoing[message.producer].push_back(&message);
     }
-    for (const VertexId vertex : order_) {
-      for (std::size_t replica = 0; replica < ranks_[vertex].size(); ++replica) {
-        for (std::size_t edge = 0; edge < job_.graph.edges.size(); ++edge) {
-          if (job_.graph.edges[edge].to == vertex) {
-            consume(edge, static_cast<int>(replica));
-          }
-        }
+    for (const VertexId vertex : period_order(positions_)) {
+      for (const DataMessage* message : incoming[vertex]) {
+        add_data(*message, InstructionKind::kReceive);
       }
+      add_weights(vertex, InstructionKind::kReceiveWeights);
+      add_compute(vertex);
+      // By edge, then receiver: long runs of equal steps keep run.yaml small.
+      std::stable_sort(outgoing[vertex].begin(), outgoing[vertex].end(), [](auto* a, auto* b) {
+        return a->tag < b->tag;
+      });
+      for (const DataMessage* message : outgoing[vertex]) {
+        add_data(*message, InstructionKind::kSend);
+      }
+      add_weights(vertex, InstructionKind::kSendWeights);
     }
-    return std::move(messages_);
+    for (RankSpec& rank : job_.ranks) {
+      lower_shifts(&rank.program);
+    }
   }
 
  private:
-  using Key = std::tuple<int, VertexId, Payload>;  // rank, producer, what
-
-  void produce(VertexId vertex, int replica) {
-    const int rank = ranks_[vertex][static_cast<std::size_t>(replica)];
-    for (const Payload payload : produced_payloads(job_.graph.vertices[index(vertex)])) {
-      held_[{rank, vertex, payload}] = replica_work(job_, vertex, replica);
-    }
+  void add(int rank, Instruction instruction) {
+    job_.ranks[static_cast<std::size_t>(rank)].program.push_back(std::move(instruction));
   }
 
-  /// Messages that bring what the replica lacks along one edge.
-  void consume(std::size_t edge_index, int replica) {
-    const Edge& edge = job_.graph.edges[edge_index];
-    const int to = ranks_[edge.to][static_cast<std::size_t>(replica)];
-    for (const Payload payload : edge_payloads(job_.graph, edge)) {
-      auto& held = held_[{to, edge.from, payload}];
-      const auto missing = subtract(replica_work(job_, edge.to, replica), held);
-      const std::vector<int>& producers = ranks_[edge.from];
-      for (std::size_t i = 0; i < producers.size() && !missing.empty(); ++i) {
-        auto part = intersect(replica_work(job_, edge.from, static_cast<int>(i)), missing);
-        if (!part.empty()) {
-          const int tag = data_tag(edge_index, payload);
-          messages_.push_back(
-              {edge.from, edge.to, producers[i], to, tag, payload, std::move(part)});
-        }
+  void add_data(const DataMessage& message, InstructionKind kind) {
+    const bool sends = kind == InstructionKind::kSend;
+    Instruction result;
+    result.kind = kind;
+    result.vertex = message.producer;
+    result.peer = sends ? message.to : message.from;
+    result.tag = message.tag;
+    result.payload = message.payload;
+    result.sequences = message.work.sequences;
+    result.slots = message.work.slots;
+    result.capacity_bytes = data_capacity_bytes(job_, result);
+    // A receive runs for the iteration in which the message was sent.
+    result.shift = sends ? positions_[index(message.producer)].shift
+                         : positions_[index(message.consumer)].shift + message.delta;
+    add(sends ? message.from : message.to, std::move(result));
+  }
+
+  /// Sends after the producer, receives before the consumer.
+  void add_weights(VertexId vertex, InstructionKind kind) {
+    const bool sends = kind == InstructionKind::kSendWeights;
+    for (std::size_t t = 0; t < job_.transfers.size(); ++t) {
+      const WeightTransfer& transfer = job_.transfers[t];
+      if ((sends ? transfer.producer : transfer.consumer) != vertex) {
+        continue;
       }
-      held = unite(held, missing);
+      for (std::size_t m = 0; m < transfer.messages.size(); ++m) {
+        const WeightMessage& message = transfer.messages[m];
+        Instruction instruction;
+        instruction.kind = kind;
+        instruction.vertex = transfer.producer;
+        instruction.peer = sends ? message.to : message.from;
+        instruction.tag = weights_tag(job_.graph, t);
+        instruction.capacity_bytes = message.bytes;
+        instruction.transfer = static_cast<int>(t);
+        instruction.message = static_cast<int>(m);
+        instruction.shift = positions_[index(vertex)].shift;
+        add(sends ? message.from : message.to, std::move(instruction));
+      }
     }
   }
 
-  const Job& job_;
-  const std::vector<VertexId>& order_;
-  std::map<VertexId, std::vector<int>> ranks_;
-  std::map<Key, std::vector<SequenceRange>> held_;
-  std::vector<DataMessage> messages_;
-};
-
-/// Sends after the producer, receives before the consumer.
-void add_weights(Job* job, VertexId vertex, InstructionKind kind) {
-  const bool sends = kind == InstructionKind::kSendWeights;
-  for (std::size_t t = 0; t < job->transfers.size(); ++t) {
-    const WeightTransfer& transfer = job->transfers[t];
-    if ((sends ? transfer.producer : transfer.consumer) != vertex) {
-      continue;
-    }
-    for (std::size_t m = 0; m < transfer.messages.size(); ++m) {
-      const WeightMessage& message = transfer.messages[m];
+  void add_compute(VertexId vertex) {
+    const Block& block = block_of(job_, vertex);
+    for (int dp = 0; dp < block.parallelism.dp; ++dp) {
       Instruction instruction;
-      instruction.kind = kind;
-      instruction.vertex = transfer.producer;
-      instruction.peer = sends ? message.to : message.from;
-      instruction.tag = weights_tag(job->graph, t);
-      instruction.capacity_bytes = message.bytes;
-      instruction.transfer = static_cast<int>(t);
-      instruction.message = static_cast<int>(m);
-      const int rank = sends ? message.from : message.to;
-      job->ranks[static_cast<std::size_t>(rank)].program.push_back(std::move(instruction));
-    }
-  }
-}
-
-void add_compute(Job* job, VertexId vertex) {
-  const Block& block = block_of(*job, vertex);
-  for (int dp = 0; dp < block.parallelism.dp; ++dp) {
-    for (const int rank : replica_ranks(block, dp)) {
-      Instruction instruction;
-      instruction.kind = compute_kind(job->graph.vertices[index(vertex)].op);
+      instruction.kind = compute_kind(job_.graph.vertices[index(vertex)].op);
       instruction.vertex = vertex;
-      instruction.sequences = replica_work(*job, vertex, dp);
-      job->ranks[static_cast<std::size_t>(rank)].program.push_back(std::move(instruction));
+      ReplicaWork work = replica_work(job_, vertex, dp);
+      instruction.sequences = std::move(work.sequences);
+      instruction.slots = std::move(work.slots);
+      instruction.shift = positions_[index(vertex)].shift;
+      for (const int rank : replica_ranks(block, dp)) {
+        add(rank, instruction);
+      }
     }
   }
-}
+
+  /// A rank's first period is the one in which it has something to do.
+  static void lower_shifts(std::vector<Instruction>* program) {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (const Instruction& instruction : *program) {
+      least = std::min(least, instruction.shift);
+    }
+    for (Instruction& instruction : *program) {
+      instruction.shift -= least;
+    }
+  }
+
+  Job& job_;
+  std::vector<TaskPosition> positions_;  // by vertex
+};
 
 }  // namespace
 
@@ -174,33 +160,7 @@ void build_task_graph(Job* job) {
   job->plan_vertex = std::move(fused.base);
 }
 
-void build_programs(Job* job) {
-  const std::vector<VertexId> order = program_order(*job);
-  const std::vector<DataMessage> messages = MessageFinder(*job, order).find();
-  std::map<VertexId, std::vector<const DataMessage*>> incoming;
-  std::map<VertexId, std::vector<const DataMessage*>> outgoing;
-  for (const DataMessage& message : messages) {
-    incoming[message.consumer].push_back(&message);
-    outgoing[message.producer].push_back(&message);
-  }
-  for (const VertexId vertex : order) {
-    for (const DataMessage* message : incoming[vertex]) {
-      job->ranks[static_cast<std::size_t>(message->to)].program.push_back(
-          data_instruction(*job, *message, InstructionKind::kReceive));
-    }
-    add_weights(job, vertex, InstructionKind::kReceiveWeights);
-    add_compute(job, vertex);
-    // By edge, then receiver: long runs of equal steps keep run.yaml small.
-    std::stable_sort(outgoing[vertex].begin(), outgoing[vertex].end(), [](auto* a, auto* b) {
-      return a->tag < b->tag;
-    });
-    for (const DataMessage* message : outgoing[vertex]) {
-      job->ranks[static_cast<std::size_t>(message->from)].program.push_back(
-          data_instruction(*job, *message, InstructionKind::kSend));
-    }
-    add_weights(job, vertex, InstructionKind::kSendWeights);
-  }
-}
+void build_programs(Job* job) { ProgramBuilder(job).build(); }
 
 void build_execution(Job* job) {
   assign_ranks(job);

@@ -21,24 +21,40 @@ void append(std::vector<SequenceRange>* out, SequenceRange range) {
 
 }  // namespace
 
-SequenceRange minibatch_sequences(std::int64_t sequences,
-                                  std::int64_t minibatches,
-                                  std::int64_t j) {
-  check(minibatches >= 1 && j >= 0 && j < minibatches, "job: no such mini-batch");
-  const std::int64_t size = sequences / minibatches;
-  const std::int64_t larger = sequences % minibatches;
-  const std::int64_t first = j * size + std::min(j, larger);
-  return {first, first + size + (j < larger ? 1 : 0)};
+std::int64_t job_sequences(const WorkloadConfig& inputs) {
+  const bool offline =
+      inputs.policy.algorithm == Algorithm::kDpo && inputs.policy.dpo_mode == DpoMode::kOffline;
+  return offline ? 2 * inputs.workload.batch_size : inputs.workload.sequences();
 }
 
-std::vector<SequenceRange> owned_sequences(
-    Op op, std::int64_t sequences, std::int64_t minibatches, int dp, int replica) {
+std::int64_t unit_sequences(const Vertex& vertex, const WorkloadConfig& inputs) {
+  return job_sequences(inputs) / batch_units(vertex, inputs);
+}
+
+SequenceRange minibatch_sequences(std::int64_t sequences,
+                                  std::int64_t minibatches,
+                                  std::int64_t j,
+                                  std::int64_t unit) {
+  check(minibatches >= 1 && j >= 0 && j < minibatches, "job: no such mini-batch");
+  const std::int64_t units = sequences / unit;
+  const std::int64_t size = units / minibatches;
+  const std::int64_t larger = units % minibatches;
+  const std::int64_t first = j * size + std::min(j, larger);
+  return {first * unit, (first + size + (j < larger ? 1 : 0)) * unit};
+}
+
+std::vector<SequenceRange> owned_sequences(Op op,
+                                           std::int64_t sequences,
+                                           std::int64_t minibatches,
+                                           int dp,
+                                           int replica,
+                                           std::int64_t unit) {
   const std::int64_t parts = is_training(op) ? minibatches : 1;
   std::vector<SequenceRange> owned;
   for (std::int64_t j = 0; j < parts; ++j) {
-    const SequenceRange batch = minibatch_sequences(sequences, parts, j);
-    const auto [first, last] = replica_sequences(batch.last - batch.first, dp, replica);
-    owned.push_back({batch.first + first, batch.first + last});
+    const SequenceRange batch = minibatch_sequences(sequences, parts, j, unit);
+    const auto [first, last] = replica_sequences((batch.last - batch.first) / unit, dp, replica);
+    append(&owned, {batch.first + first * unit, batch.first + last * unit});
   }
   return owned;
 }
@@ -98,15 +114,16 @@ std::int64_t sequence_count(const std::vector<SequenceRange>& ranges) {
 std::int64_t message_capacity_bytes(Payload payload,
                                     std::int64_t sequences,
                                     std::int64_t generation_length) {
+  constexpr std::int64_t kIndex = 4;
   switch (payload) {
     case Payload::kRollout:  // length, stopped, and a token and a log-probability per position
-      return sequences * (4 + 4 + 8 * generation_length);
+      return sequences * (kIndex + 4 + 4 + 8 * generation_length);
     case Payload::kScore:
-      return sequences * 8;
+      return sequences * (kIndex + 8);
     case Payload::kValues:
     case Payload::kRefLogprobs:
     case Payload::kActorLogprobs:
-      return sequences * 4 * generation_length;
+      return sequences * (kIndex + 4 * generation_length);
   }
   return 0;
 }

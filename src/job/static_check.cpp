@@ -67,7 +67,8 @@ void check_instruction(const Job& job, int rank, std::size_t at) {
 }
 
 /// The only place where the rank's program computes the vertex.
-void check_replica(const Job& job, VertexId vertex, int rank, int replica) {
+void check_replica(
+    const Job& job, VertexId vertex, int rank, int replica, const ReplicaWork& work) {
   const std::string& name = job.graph.vertices[index(vertex)].name;
   const auto& program = job.ranks[static_cast<std::size_t>(rank)].program;
   int found = 0;
@@ -76,8 +77,8 @@ void check_replica(const Job& job, VertexId vertex, int rank, int replica) {
       continue;
     }
     ++found;
-    if (program[i].sequences != replica_work(job, vertex, replica)) {
-      fail(fmt::format("{}: these are not the sequences of replica {} of {}",
+    if (ReplicaWork{program[i].sequences, program[i].slots} != work) {
+      fail(fmt::format("{}: these are not the sequences or slots of replica {} of {}",
                        describe(job, rank, i),
                        replica,
                        name));
@@ -141,8 +142,9 @@ void check_static(const Job& job) {
     const VertexId vertex{static_cast<std::int32_t>(i)};
     const Block& block = block_of(job, vertex);
     for (int dp = 0; dp < block.parallelism.dp; ++dp) {
+      const ReplicaWork work = replica_work(job, vertex, dp);
       for (const int rank : replica_ranks(block, dp)) {
-        check_replica(job, vertex, rank, dp);
+        check_replica(job, vertex, rank, dp, work);
         --computes[static_cast<std::size_t>(rank)];
       }
     }

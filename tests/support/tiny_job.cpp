@@ -77,18 +77,28 @@ WorkloadConfig tiny_inputs(Algorithm algorithm) {
 }
 
 PlanFile tiny_plan(const WorkloadConfig& inputs,
-                   const std::map<std::string, std::string>& placements) {
+                   const std::map<std::string, std::string>& placements,
+                   const Structure& structure) {
   PlanFile file;
   file.inputs = inputs;
-  const Graph graph = build_graph(inputs.policy, {});
-  for (std::size_t i = 0; i < graph.vertices.size(); ++i) {
-    const std::string& name = graph.vertices[i].name;
-    const auto at = placements.find(name);
+  file.plan.structure = structure;
+  const Graph graph = build_graph(inputs.policy, structure);
+  for (const Vertex& vertex : graph.vertices) {
+    const auto at = placements.find(vertex.name);
+    const std::string text = at == placements.end() ? "r0 n[0-0] g[0-0]" : at->second;
+    const std::size_t split = text.find(" as ");
     VertexPlan plan;
-    plan.placement = parse_placement(at == placements.end() ? "r0 n[0-0] g[0-0]" : at->second);
+    plan.placement = parse_placement(text.substr(0, split));
     plan.parallelism.dp = plan.placement.gpu_count();
+    if (split != std::string::npos) {
+      std::istringstream numbers(text.substr(split + 4));
+      numbers >> plan.parallelism.dp >> plan.parallelism.pp >> plan.parallelism.tp;
+    }
     file.plan.vertices.push_back(plan);
-    file.schedule.push_back({name, 0, static_cast<std::int64_t>(i)});
+  }
+  const auto stages = static_cast<int>(response_parts(structure.cuts, inputs.workload).size());
+  for (const Vertex& vertex : fuse_graph(graph, stages).graph.vertices) {
+    file.schedule.push_back({vertex.name, 0, static_cast<std::int64_t>(file.schedule.size())});
   }
   file.predicted.iteration_time_s = 0.25;
   file.predicted.throughput_tokens_per_s = 1024.0;
@@ -103,7 +113,7 @@ Job tiny_job(const PlanFile& plan) {
   job.predicted = plan.predicted;
   job.config.train.iterations = 5;
   job.config.train.minibatches = plan.inputs.policy.minibatches;
-  job.graph = build_graph(plan.inputs.policy, plan.plan.structure);
+  build_task_graph(&job);
   build_execution(&job);
   return job;
 }

@@ -18,12 +18,14 @@ ModelSpec tiny_spec();
 /// tokens, all models tiny.
 WorkloadConfig tiny_inputs(Algorithm algorithm);
 
-/// Plan with dp = size of the block for every vertex; vertices without a placement run on
+/// Plan with dp = size of the block for every vertex, unless its placement says otherwise:
+/// "r0 n[0-0] g[0-3] as 1 2 2" is dp 1, pp 2, tp 2. Vertices without a placement run on
 /// `r0 n[0-0] g[0-0]`. Scheduled in graph order.
 PlanFile tiny_plan(const WorkloadConfig& inputs,
-                   const std::map<std::string, std::string>& placements);
+                   const std::map<std::string, std::string>& placements,
+                   const Structure& structure = {});
 
-/// Programs, groups and transfers of a plan, without looking at any file.
+/// Programs, copies and transfers of a plan, without looking at any file.
 Job tiny_job(const PlanFile& plan);
 
 /// Writes config.json, tokenizer.json (eight one-character tokens) and model.safetensors.

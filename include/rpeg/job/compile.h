@@ -17,10 +17,14 @@ Job compile_job(const JobConfig& config,
                 const PlanFile& plan,
                 const std::filesystem::path& output_dir);
 
-/// Executes all rank programs symbolically for `iterations`: every receive must find its message,
-/// every collective (training) must be entered by all members, each compute must have its inputs
-/// and the right weight version, and no rank may wait for ever. Throws kUsage with the cycle of
-/// waiting ranks, or the first inconsistency, named by rank, instruction and vertex.
+/// Executes all rank programs together without data, at least `iterations` iterations and enough
+/// for shifts and staleness to show, then the receives of the weights that are still on their way
+/// (kReceiveWeights for the iterations n … n + delta − 1 that would follow). Computations are
+/// collectives: of a replica (generation, inference) or of the whole block (training). Throws
+/// kUsage naming rank, instruction, vertex and iteration of the first fault: an input that is not
+/// there or comes twice, a weight version other than max(0, k − tau), weights overwritten before
+/// their last reader, a sender that runs ahead of its receiver by more iterations than the graph
+/// allows, a message that nobody receives; for a deadlock the cycle of waiting ranks, a line each.
 void check_programs(const Job& job, int iterations);
 
 /// Throws kUsage naming the first input file (`input_digests`) that changed since the compilation.

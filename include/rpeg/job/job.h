@@ -15,15 +15,17 @@
 
 namespace rpeg {
 
-/// Sequences [first, last) of an iteration's global batch; sequence s is sample s % n of prompt s /
-/// n.
+/// Sequences [first, last) of an iteration's global batch; sequence s is sample s % n of prompt
+/// s / n. In offline DPO, which samples nothing, sequences 2u and 2u + 1 are the chosen and the
+/// rejected response of pair u.
 struct SequenceRange {
   std::int64_t first = 0;
   std::int64_t last = 0;
   auto operator<=>(const SequenceRange&) const = default;
 };
 
-/// What a data message holds for each of its sequences, in order (all little-endian, packed).
+/// What a data message holds for each of its sequences, after the sequence's index (int32), all
+/// little-endian, packed.
 enum class Payload {
   kRollout,        ///< int32 length, int32 stopped, int32 tokens[length], float logprobs[length]
   kScore,          ///< double reward
@@ -50,17 +52,19 @@ enum class InstructionKind {
 /// batch. A stage or chunk s of a cut vertex handles *slots*: the sequences that end in stage s,
 /// numbered replica by replica of generation, within one in the order in which they end (response
 /// length, prompt, sample); which sequence is in a slot is known when it has ended, and messages
-/// name it.
+/// name it. A stage or chunk may have no slot at all: its computation does nothing. A message with
+/// neither sequences nor slots is empty: it only keeps the order of an edge without data.
 struct Instruction {
   InstructionKind kind = InstructionKind::kGenerate;
   VertexId vertex{};
   int peer = -1;
   int tag = 0;
   Payload payload = Payload::kRollout;
-  std::vector<SequenceRange> sequences;  ///< compute: those it handles; of a message: those it may
-                                         ///< hold; empty with slots: any
-  std::vector<SequenceRange> slots;      ///< of the vertex's stage; empty without cuts
-  std::int64_t capacity_bytes = 0;       ///< of a message: with every sequence at full length
+  /// Of a computation: those it handles (of a chunk: none, its slots say which). Of a message:
+  /// those it holds; with slots: of those in the slots the ones it holds, none named: all.
+  std::vector<SequenceRange> sequences;
+  std::vector<SequenceRange> slots;  ///< of the vertex's stage; empty without cuts
+  std::int64_t capacity_bytes = 0;   ///< of a message: with every sequence at full length
   int transfer = -1;
   int message = -1;
   std::int64_t shift = 0;  ///< in period p of the program it runs for iteration p − shift
@@ -161,14 +165,35 @@ struct Job {
   std::uint64_t seed = 0;
 };
 
-/// Sequences that data-parallel replica `replica` of a vertex handles: generation and inference one
-/// range; training one range of every mini-batch, so that mini-batch j is the same set of sequences
-/// under every dp.
-std::vector<SequenceRange> owned_sequences(
-    Op op, std::int64_t sequences, std::int64_t minibatches, int dp, int replica);
+/// Sequences of an iteration in the job's numbering: samples of all prompts, or two for every pair
+/// of offline DPO.
+std::int64_t job_sequences(const WorkloadConfig& inputs);
 
-/// Sequences of mini-batch j of the global batch.
-SequenceRange minibatch_sequences(std::int64_t sequences, std::int64_t minibatches, std::int64_t j);
+/// Sequences that stay together when a vertex's batch is divided: a whole prompt (all its samples,
+/// or the pair) for DPO's i_ref and t_pi, else 1. A batch has `batch_units` (plan.h) of them.
+std::int64_t unit_sequences(const Vertex& vertex, const WorkloadConfig& inputs);
+
+/// Sequences that data-parallel replica `replica` of a vertex handles, out of `sequences` in units
+/// of `unit`: generation and inference one range; training one range of every mini-batch, so that
+/// mini-batch j is the same set of sequences under every dp.
+std::vector<SequenceRange> owned_sequences(Op op,
+                                           std::int64_t sequences,
+                                           std::int64_t minibatches,
+                                           int dp,
+                                           int replica,
+                                           std::int64_t unit = 1);
+
+/// Sequences of mini-batch j of the global batch: as evenly as possible in units of `unit`.
+SequenceRange minibatch_sequences(std::int64_t sequences,
+                                  std::int64_t minibatches,
+                                  std::int64_t j,
+                                  std::int64_t unit = 1);
+
+/// Slots of stage `stage` (1 … S) of replica `replica` of cut generation over `dp` replicas: of its
+/// N sequences ⌈F(s)·N⌉ − ⌈F(s − 1)·N⌉ end in stage s, F from gen_quantiles; the slots of replica 0
+/// come first. May be empty.
+SequenceRange stage_slots(
+    const WorkloadConfig& inputs, std::uint32_t cuts, std::int32_t stage, int dp, int replica);
 
 /// Ascending sequences that both lists contain, as ranges.
 std::vector<SequenceRange> intersect(const std::vector<SequenceRange>& a,
@@ -177,7 +202,8 @@ std::vector<SequenceRange> intersect(const std::vector<SequenceRange>& a,
 /// Number of sequences in a list of ranges.
 std::int64_t sequence_count(const std::vector<SequenceRange>& ranges);
 
-/// Bytes of a message with `sequences` sequences that all have `generation_length` tokens.
+/// Bytes of a message with `sequences` sequences that all have `generation_length` tokens, their
+/// indices included.
 std::int64_t message_capacity_bytes(Payload payload,
                                     std::int64_t sequences,
                                     std::int64_t generation_length);

@@ -100,7 +100,9 @@ TEST_F(CompileTest, RunYamlReadsBackEqual) {
     const Job back = round_trip(job);
     EXPECT_EQ(job_text(back, nullptr), job_text(job, nullptr));
     EXPECT_EQ(back.ranks, job.ranks);
-    EXPECT_EQ(back.groups, job.groups);
+    EXPECT_EQ(back.blocks, job.blocks);
+    EXPECT_EQ(back.copies, job.copies);
+    EXPECT_EQ(back.vertex_copy, job.vertex_copy);
     EXPECT_EQ(back.transfers, job.transfers);
     EXPECT_EQ(back.graph, job.graph);
     EXPECT_EQ(back.plan, job.plan);
@@ -218,54 +220,15 @@ TEST_F(CompileTest, EpochsMustAgreeWithThePlan) {
                         "policy.minibatches = 2"));
 }
 
-TEST_F(CompileTest, PlansThatThisVersionCannotRunAreRefusedByName) {
-  PlanFile plan = tiny_plan(tiny_inputs(Algorithm::kGrpo), {{"t_pi", "r0 n[0-0] g[0-1]"}});
-  plan.plan.vertices.back().parallelism = {1, 1, 2};
-  plan.inputs.models[0]->num_kv_heads = 2;
-  write(plan);
-  EXPECT_THAT(
-      fault(),
-      AllOf(HasSubstr("tensor parallelism (tp = 2 of t_pi)"), HasSubstr("optimizer.max_tp: 1")));
-  plan.plan.vertices.back().parallelism = {1, 2, 1};
-  write(plan);
-  EXPECT_THAT(
-      fault(),
-      AllOf(HasSubstr("pipeline parallelism (pp = 2 of t_pi)"), HasSubstr("optimizer.max_pp: 1")));
-  plan = tiny_plan(tiny_inputs(Algorithm::kGrpo), {});
-  plan.plan.structure.tau_actor = 1;
-  write(plan);
-  EXPECT_THAT(fault(), HasSubstr("staleness_candidates: {actor: [0], critic: [0]}"));
-  WorkloadConfig inputs = tiny_inputs(Algorithm::kGrpo);
-  inputs.policy.reward = RewardSource::kModel;
-  inputs.models[static_cast<std::size_t>(ModelRole::kReward)] = tiny_spec();
-  write(tiny_plan(inputs, {}));
-  EXPECT_THAT(fault(), HasSubstr("policy.reward: verifier"));
-}
-
-TEST_F(CompileTest, SharedTrunksAreRefusedByName) {
-  WorkloadConfig inputs = tiny_inputs(Algorithm::kPpo);
-  inputs.policy.allow_ac_share = true;
-  inputs.models[static_cast<std::size_t>(ModelRole::kCritic)] = inputs.models[0];
-  PlanFile plan = tiny_plan(inputs, {});
-  plan.schedule.clear();
-  plan.plan.structure.ac_share = true;
-  plan.plan.vertices.pop_back();  // t_piV stands for t_V and t_pi
+TEST_F(CompileTest, PlansThatTheRuntimeCannotRunAreRefusedByName) {
+  PlanFile plan = tiny_plan(tiny_inputs(Algorithm::kGrpo), {});
+  plan.inputs.optimizer.zero_stage = 2;
+  plan.inputs.models[0]->gated_ffn = false;
   write(plan);
   EXPECT_THAT(fault(),
-              AllOf(HasSubstr("a trunk shared by actor and critic"),
-                    HasSubstr("policy.allow_ac_share: false")));
-}
-
-TEST_F(CompileTest, CutGenerationIsRefusedByName) {
-  WorkloadConfig inputs = tiny_inputs(Algorithm::kGrpo);
-  inputs.workload.gen_quantiles = {{0.5, 2}, {1.0, 4}};
-  PlanFile plan = tiny_plan(inputs, {});
-  plan.schedule.clear();
-  plan.plan.structure.cuts = 1;
-  write(plan);
-  EXPECT_THAT(
-      fault(),
-      AllOf(HasSubstr("generation cut into stages"), HasSubstr("policy.allow_fusion: false")));
+              AllOf(HasSubstr("optimizer.zero_stage: 2"),
+                    HasSubstr("set optimizer.zero_stage: 1"),
+                    HasSubstr("models.actor.gated_ffn: false")));
 }
 
 TEST_F(CompileTest, ChangedInputsAreNoticed) {

@@ -28,6 +28,10 @@ std::vector<std::string> program_text(const Job& job, std::size_t rank) {
     for (const SequenceRange& range : instruction.sequences) {
       line += fmt::format(" {}-{}", range.first, range.last);
     }
+    for (const SequenceRange& range : instruction.slots) {
+      line += fmt::format(" slot {}-{}", range.first, range.last);
+    }
+    line += instruction.shift > 0 ? fmt::format(" shift {}", instruction.shift) : "";
     line += instruction.peer >= 0 ? fmt::format(" rank {}", instruction.peer) : "";
     lines.push_back(line);
   }
@@ -54,12 +58,12 @@ TEST(Programs, OfDisjointGenerationAndTrainingReadAsExpected) {
   const Job job = tiny_job(two_rank_plan(Algorithm::kGrpo));
   ASSERT_EQ(job.ranks.size(), 2U);
   EXPECT_THAT(program_text(job, 0),
-              ElementsAre("generate g_pi 0-16",
+              ElementsAre("receive_weights t_pi rank 1",
+                          "generate g_pi 0-16",
                           "send rollout g_pi 0-16 rank 1",
                           "send score g_pi 0-16 rank 1",
                           "infer i_ref 0-16",
-                          "send ref_logprobs i_ref 0-16 rank 1",
-                          "receive_weights t_pi rank 1"));
+                          "send ref_logprobs i_ref 0-16 rank 1"));
   EXPECT_THAT(program_text(job, 1),
               ElementsAre("receive rollout g_pi 0-16 rank 0",
                           "receive score g_pi 0-16 rank 0",
@@ -132,7 +136,7 @@ TEST(Transfers, DealTensorsByBytesOverReplicas) {
   // Rank 1 trains and generates; only rank 0 needs weights, from three replicas.
   ASSERT_EQ(job.transfers.size(), 1U);
   const WeightTransfer& transfer = job.transfers[0];
-  EXPECT_EQ(transfer.tensors.front(), "model.embed_tokens.weight");
+  EXPECT_EQ(transfer.tensors.front().name, "model.embed_tokens.weight");
   ASSERT_EQ(transfer.messages.size(), 3U);
   std::vector<int> copies(transfer.tensors.size(), 0);
   std::int64_t total = 0;
@@ -141,8 +145,9 @@ TEST(Transfers, DealTensorsByBytesOverReplicas) {
     EXPECT_EQ(message.to, 0);
     total += message.bytes;
     most = std::max(most, message.bytes);
-    for (const std::int32_t tensor : message.tensors) {
-      ++copies[static_cast<std::size_t>(tensor)];
+    for (const WeightSlice& slice : message.slices) {
+      ++copies[static_cast<std::size_t>(slice.tensor)];
+      EXPECT_EQ(slice.begin, 0);
     }
   }
   EXPECT_THAT(copies, testing::Each(1));
@@ -156,7 +161,7 @@ TEST(Transfers, DealTensorsByBytesOverReplicas) {
 TEST(Transfers, ACriticSendsAScalarHead) {
   const Job job = tiny_job(tiny_plan(tiny_inputs(Algorithm::kPpo), {{"t_V", "r0 n[0-0] g[1-1]"}}));
   ASSERT_EQ(job.transfers.size(), 1U);
-  EXPECT_EQ(job.transfers[0].tensors.back(), "score.weight");
+  EXPECT_EQ(job.transfers[0].tensors.back().name, "score.weight");
 }
 
 TEST(Tensors, TiedModelsHaveNoHead) {

@@ -1,0 +1,521 @@
+#include "job/program_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "job/held_data.h"
+#include "job/static_check.h"
+#include "rpeg/base/error.h"
+
+namespace rpeg {
+namespace {
+
+bool is_compute(InstructionKind kind) {
+  return kind == InstructionKind::kGenerate || kind == InstructionKind::kInfer ||
+         kind == InstructionKind::kTrain;
+}
+
+/// An instruction and the iteration for which it runs.
+struct Step {
+  std::size_t instruction = 0;
+  std::int64_t iteration = 0;
+};
+
+/// What a rank executes: the periods of its program, then the receives of weights that are still on
+/// their way.
+std::vector<Step> unroll(const Job& job, const RankSpec& rank, std::int64_t iterations) {
+  std::int64_t last_shift = 0;
+  std::int64_t last_delta = 0;
+  for (const Instruction& instruction : rank.program) {
+    last_shift = std::max(last_shift, instruction.shift);
+  }
+  for (const WeightTransfer& transfer : job.transfers) {
+    last_delta = std::max(last_delta, transfer.delta);
+  }
+  const auto receives = [&](const Instruction& instruction, std::int64_t iteration) {
+    const std::int64_t delta = job.transfers[static_cast<std::size_t>(instruction.transfer)].delta;
+    // The first iterations run on the initial weights.
+    return iteration >= delta && iteration < iterations + delta;
+  };
+  std::vector<Step> steps;
+  for (std::int64_t period = 0; period < iterations + last_shift; ++period) {
+    for (std::size_t i = 0; i < rank.program.size(); ++i) {
+      const Instruction& instruction = rank.program[i];
+      const std::int64_t iteration = period - instruction.shift;
+      if (iteration >= 0 && iteration < iterations &&
+          (instruction.kind != InstructionKind::kReceiveWeights ||
+           receives(instruction, iteration))) {
+        steps.push_back({i, iteration});
+      }
+    }
+  }
+  for (std::int64_t iteration = iterations; iteration < iterations + last_delta; ++iteration) {
+    for (std::size_t i = 0; i < rank.program.size(); ++i) {
+      if (rank.program[i].kind == InstructionKind::kReceiveWeights &&
+          receives(rank.program[i], iteration)) {
+        steps.push_back({i, iteration});
+      }
+    }
+  }
+  return steps;
+}
+
+/// A message on its way.
+struct Message {
+  int sender = 0;
+  std::size_t instruction = 0;  ///< of the sender's program
+  std::int64_t iteration = 0;
+};
+
+/// The ranks that compute a vertex, or a replica of it, together.
+struct Group {
+  std::vector<int> members;
+  std::int64_t rounds = 0;  ///< times that all have entered
+  std::int64_t iteration = 0;
+  std::vector<int> inside;  ///< members that wait for the others
+};
+
+using DataKey = std::tuple<std::int64_t, VertexId, Payload>;  // iteration, producer, what
+
+struct RankState {
+  std::vector<Step> steps;
+  std::size_t at = 0;
+  bool is_inside = false;  ///< of the computation at `at`, waiting for the others
+  std::map<DataKey, HeldData> held;
+  std::vector<std::int64_t> versions;  ///< by copy; kBeingWritten while messages arrive
+  std::vector<std::size_t> arrived;    ///< by transfer: messages of the version that arrives
+  std::vector<std::size_t> expected;   ///< by transfer: messages that make a version
+  std::vector<std::int64_t> computed;  ///< by vertex: the last iteration, -1 before
+};
+
+constexpr std::int64_t kBeingWritten = -1;
+
+/// What a replica needs before it computes.
+struct Input {
+  VertexId producer{};
+  Payload payload = Payload::kRollout;
+  ReplicaWork work;
+};
+
+class Machine {
+ public:
+  Machine(const Job& job, std::int64_t iterations, const std::vector<std::int64_t>& most_in_flight)
+      : job_(job), iterations_(iterations), most_in_flight_(most_in_flight) {
+    for (const Block& block : job.blocks) {
+      places_.emplace_back(job.ranks.size());
+      for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
+        places_.back()[rank] = place_in_block(block, static_cast<int>(rank));
+      }
+    }
+    build_groups();
+    build_ranks();
+  }
+
+  void run() {
+    std::deque<std::size_t> runnable;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      runnable.push_back(rank);
+    }
+    while (!runnable.empty()) {
+      const std::size_t rank = runnable.front();
+      runnable.pop_front();
+      while (!is_done(rank) && step(rank)) {
+      }
+      runnable.insert(runnable.end(), woken_.begin(), woken_.end());
+      woken_.clear();
+    }
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (!is_done(rank)) {
+        fail_deadlock(rank);
+      }
+    }
+    check_all_received();
+  }
+
+ private:
+  using Channel = std::tuple<int, int, int>;  // from, to, tag
+
+  void build_groups() {
+    groups_.resize(job_.graph.vertices.size());
+    inputs_.resize(job_.graph.vertices.size());
+    for (std::size_t v = 0; v < groups_.size(); ++v) {
+      const Block& block = block_of(job_, VertexId{static_cast<std::int32_t>(v)});
+      const int replicas = block.parallelism.dp;
+      if (is_training(job_.graph.vertices[v].op)) {
+        groups_[v].emplace_back().members = block.ranks;
+      } else {
+        for (int dp = 0; dp < replicas; ++dp) {
+          groups_[v].emplace_back().members = replica_ranks(block, dp);
+        }
+      }
+      inputs_[v].resize(static_cast<std::size_t>(replicas));
+      for (int dp = 0; dp < replicas; ++dp) {
+        inputs_[v][static_cast<std::size_t>(dp)] = find_inputs(v, dp);
+      }
+    }
+  }
+
+  void build_ranks() {
+    for (const RankSpec& rank : job_.ranks) {
+      RankState state;
+      state.steps = unroll(job_, rank, iterations_);
+      state.versions.assign(job_.copies.size(), 0);
+      state.arrived.assign(job_.transfers.size(), 0);
+      state.expected.assign(job_.transfers.size(), 0);
+      state.computed.assign(job_.graph.vertices.size(), -1);
+      ranks_.push_back(std::move(state));
+    }
+    for (std::size_t t = 0; t < job_.transfers.size(); ++t) {
+      for (const WeightMessage& message : job_.transfers[t].messages) {
+        ++ranks_[static_cast<std::size_t>(message.to)].expected[t];
+      }
+    }
+  }
+
+  /// Training takes its sequences out of the slots of every replica of generation that has any.
+  std::vector<Input> find_inputs(std::size_t vertex, int replica) const {
+    std::vector<Input> inputs;
+    const VertexId id{static_cast<std::int32_t>(vertex)};
+    const ReplicaWork work = replica_work(job_, id, replica);
+    for (const Edge& edge : job_.graph.edges) {
+      if (edge.to != id) {
+        continue;
+      }
+      const std::int32_t stage = job_.graph.vertices[index(edge.from)].stage;
+      for (const Payload payload : edge_payloads(job_, edge)) {
+        if (stage == 0 || job_.graph.vertices[vertex].stage > 0) {
+          inputs.push_back({edge.from, payload, work});
+          continue;
+        }
+        const VertexId generation = find_vertex(job_.graph, fmt::format("g_pi.{}", stage));
+        for (int r = 0; r < block_of(job_, generation).parallelism.dp; ++r) {
+          ReplicaWork part = replica_work(job_, generation, r);
+          part.sequences = intersect(part.sequences, work.sequences);
+          if (!part.sequences.empty() && !part.slots.empty()) {
+            inputs.push_back({edge.from, payload, std::move(part)});
+          }
+        }
+      }
+    }
+    return inputs;
+  }
+
+  bool is_done(std::size_t rank) const { return ranks_[rank].at == ranks_[rank].steps.size(); }
+  const Step& current_step(std::size_t rank) const { return ranks_[rank].steps[ranks_[rank].at]; }
+  const Instruction& current(std::size_t rank) const {
+    return job_.ranks[rank].program[current_step(rank).instruction];
+  }
+  std::string where(std::size_t rank) const {
+    return fmt::format("{} of iteration {}",
+                       describe(job_, static_cast<int>(rank), current_step(rank).instruction),
+                       current_step(rank).iteration);
+  }
+  [[noreturn]] void fail(std::size_t rank, const std::string& message) const {
+    throw Error(ErrorKind::kUsage, fmt::format("{}: {}", where(rank), message));
+  }
+
+  const BlockPlace& place_of(std::size_t rank, VertexId vertex) const {
+    return *places_[static_cast<std::size_t>(job_.vertex_block[index(vertex)])][rank];
+  }
+  Group& group_of(std::size_t rank, VertexId vertex) {
+    auto& groups = groups_[index(vertex)];
+    return groups.size() == 1 ? groups.front()
+                              : groups[static_cast<std::size_t>(place_of(rank, vertex).dp)];
+  }
+
+  /// Executes the next step of a rank; false when it has to wait.
+  bool step(std::size_t rank) {
+    switch (current(rank).kind) {
+      case InstructionKind::kGenerate:
+      case InstructionKind::kInfer:
+      case InstructionKind::kTrain:
+        return compute(rank);
+      case InstructionKind::kSend:
+      case InstructionKind::kSendWeights:
+        send(rank);
+        break;
+      case InstructionKind::kReceive:
+      case InstructionKind::kReceiveWeights:
+        if (!receive(rank)) {
+          return false;
+        }
+        break;
+    }
+    ++ranks_[rank].at;
+    return true;
+  }
+
+  /// A collective of its group: all members leave when the last has entered.
+  bool compute(std::size_t rank) {
+    if (ranks_[rank].is_inside) {
+      return false;
+    }
+    const VertexId vertex = current(rank).vertex;
+    const std::int64_t iteration = current_step(rank).iteration;
+    Group& group = group_of(rank, vertex);
+    if (group.inside.empty()) {
+      group.iteration = iteration;
+    } else if (group.iteration != iteration) {
+      fail(rank,
+           fmt::format("it enters the computation that rank {} has entered for iteration {}",
+                       group.inside.front(),
+                       group.iteration));
+    }
+    check_version(rank);
+    check_inputs(rank);
+    group.inside.push_back(static_cast<int>(rank));
+    ranks_[rank].is_inside = true;
+    if (group.inside.size() < group.members.size()) {
+      return false;
+    }
+    group.inside.clear();
+    for (const int member : group.members) {
+      finish_compute(static_cast<std::size_t>(member));
+      if (member != static_cast<int>(rank)) {
+        woken_.push_back(static_cast<std::size_t>(member));
+      }
+    }
+    return true;
+  }
+
+  void finish_compute(std::size_t rank) {
+    const Instruction& instruction = current(rank);
+    const std::int64_t iteration = current_step(rank).iteration;
+    RankState& state = ranks_[rank];
+    state.is_inside = false;
+    state.computed[index(instruction.vertex)] = iteration;
+    const Vertex& vertex = job_.graph.vertices[index(instruction.vertex)];
+    if (is_training(vertex.op)) {
+      const auto copy = static_cast<std::size_t>(job_.vertex_copy[index(instruction.vertex)]);
+      check_readers(rank, job_.copies[copy], iteration);
+      ++state.versions[copy];
+    }
+    for (const Payload payload : produced_payloads(job_.graph, instruction.vertex)) {
+      const bool is_cut = vertex.stage > 0;
+      add_data(
+          &state.held[{iteration, instruction.vertex, payload}],
+          is_cut ? ReplicaWork{{}, instruction.slots} : ReplicaWork{instruction.sequences, {}});
+    }
+    ++state.at;
+  }
+
+  void check_version(std::size_t rank) const {
+    const VertexId vertex = current(rank).vertex;
+    const WeightCopy& copy = copy_of(job_, vertex);
+    const std::int64_t has =
+        ranks_[rank].versions[static_cast<std::size_t>(job_.vertex_copy[index(vertex)])];
+    const std::int64_t wanted =
+        copy.is_frozen ? 0 : std::max<std::int64_t>(0, current_step(rank).iteration - copy.tau);
+    if (has != wanted) {
+      fail(rank,
+           fmt::format("it needs version {} of the {}'s weights, but {}",
+                       wanted,
+                       to_string(copy.model),
+                       has == kBeingWritten ? std::string("a newer one is arriving")
+                                            : fmt::format("has version {}", has)));
+    }
+  }
+
+  void check_inputs(std::size_t rank) {
+    const VertexId vertex = current(rank).vertex;
+    const BlockPlace& place = place_of(rank, vertex);
+    if (place.pp != 0 || place.tp != 0) {
+      return;  // its leader has them
+    }
+    const std::int64_t iteration = current_step(rank).iteration;
+    for (const Input& input : inputs_[index(vertex)][static_cast<std::size_t>(place.dp)]) {
+      if (!covers(ranks_[rank].held[{iteration, input.producer, input.payload}], input.work)) {
+        const bool has_slots = !input.work.slots.empty();
+        const SequenceRange& first = (has_slots ? input.work.slots : input.work.sequences).front();
+        fail(rank,
+             fmt::format("its input is not there: {} of {}, some of the {} from [{}, {}) on",
+                         to_string(input.payload),
+                         job_.graph.vertices[index(input.producer)].name,
+                         has_slots ? "slots" : "sequences",
+                         first.first,
+                         first.last));
+      }
+    }
+  }
+
+  /// Before a copy changes, all that read it must have run for `iteration`.
+  void check_readers(std::size_t rank, const WeightCopy& copy, std::int64_t iteration) const {
+    const std::int64_t last = std::min(iteration, iterations_ - 1);
+    for (const VertexId vertex : copy.vertices) {
+      if (ranks_[rank].computed[index(vertex)] < last) {
+        fail(rank,
+             fmt::format("it overwrites the {}'s weights before {} of iteration {} has used them",
+                         to_string(copy.model),
+                         job_.graph.vertices[index(vertex)].name,
+                         last));
+      }
+    }
+  }
+
+  const WeightTransfer& transfer_of(const Instruction& instruction) const {
+    return job_.transfers[static_cast<std::size_t>(instruction.transfer)];
+  }
+
+  void send(std::size_t rank) {
+    const Instruction& instruction = current(rank);
+    const Step& step = current_step(rank);
+    RankState& state = ranks_[rank];
+    if (instruction.kind == InstructionKind::kSend) {
+      const HeldData& held = state.held[{step.iteration, instruction.vertex, instruction.payload}];
+      const bool is_empty = instruction.sequences.empty() && instruction.slots.empty();
+      const bool is_there = is_empty ? state.computed[index(instruction.vertex)] == step.iteration
+                                     : covers(held, {instruction.sequences, instruction.slots});
+      if (!is_there) {
+        fail(rank, "it sends what the rank has not computed");
+      }
+    } else {
+      const auto from = static_cast<std::size_t>(transfer_of(instruction).from);
+      if (state.versions[from] != step.iteration + 1) {
+        fail(rank,
+             fmt::format("it sends version {} of the weights instead of {}",
+                         state.versions[from],
+                         step.iteration + 1));
+      }
+    }
+    auto& queue = channels_[{static_cast<int>(rank), instruction.peer, instruction.tag}];
+    queue.push_back({static_cast<int>(rank), step.instruction, step.iteration});
+    const auto tag = static_cast<std::size_t>(instruction.tag);
+    const std::int64_t most = tag < most_in_flight_.size() ? most_in_flight_[tag] : 1;
+    if (static_cast<std::int64_t>(queue.size()) > most) {
+      fail(rank,
+           fmt::format("it runs ahead of its receiver: {} messages of one tag are not received "
+                       "yet, at most {} may be",
+                       queue.size(),
+                       most));
+    }
+    woken_.push_back(static_cast<std::size_t>(instruction.peer));
+  }
+
+  bool receive(std::size_t rank) {
+    const Instruction& instruction = current(rank);
+    const Step& step = current_step(rank);
+    const bool brings_weights = instruction.kind == InstructionKind::kReceiveWeights;
+    const std::int64_t delta = brings_weights ? transfer_of(instruction).delta : 0;
+    const auto found = channels_.find({instruction.peer, static_cast<int>(rank), instruction.tag});
+    if (found == channels_.end() || found->second.empty()) {
+      return false;
+    }
+    const Message message = found->second.front();
+    found->second.pop_front();
+    const Instruction& sent =
+        job_.ranks[static_cast<std::size_t>(message.sender)].program[message.instruction];
+    const bool same_kind = (sent.kind == InstructionKind::kSendWeights) == brings_weights;
+    if (!same_kind || message.iteration != step.iteration - delta ||
+        sent.vertex != instruction.vertex || sent.payload != instruction.payload ||
+        sent.sequences != instruction.sequences || sent.slots != instruction.slots ||
+        sent.transfer != instruction.transfer || sent.message != instruction.message) {
+      fail(rank,
+           fmt::format("it gets another message, sent in iteration {} by {}",
+                       message.iteration,
+                       describe(job_, message.sender, message.instruction)));
+    }
+    if (brings_weights) {
+      store_weights(rank, message.iteration + 1);
+    } else {
+      store_data(rank);
+    }
+    return true;
+  }
+
+  void store_data(std::size_t rank) {
+    const Instruction& instruction = current(rank);
+    const ReplicaWork work{instruction.sequences, instruction.slots};
+    HeldData& held =
+        ranks_[rank].held[{current_step(rank).iteration, instruction.vertex, instruction.payload}];
+    if (overlaps(held, work)) {
+      fail(rank, "it gets what the rank has already");
+    }
+    add_data(&held, work);
+  }
+
+  void store_weights(std::size_t rank, std::int64_t version) {
+    const Instruction& instruction = current(rank);
+    const WeightTransfer& transfer = transfer_of(instruction);
+    const auto t = static_cast<std::size_t>(instruction.transfer);
+    const auto copy = static_cast<std::size_t>(transfer.to);
+    RankState& state = ranks_[rank];
+    if (state.arrived[t] == 0) {
+      check_readers(rank, job_.copies[copy], current_step(rank).iteration - 1);
+    }
+    state.versions[copy] = kBeingWritten;
+    if (++state.arrived[t] == state.expected[t]) {
+      state.arrived[t] = 0;
+      state.versions[copy] = version;
+    }
+  }
+
+  /// The ranks that a waiting rank waits for.
+  std::vector<std::size_t> waits_for(std::size_t rank) {
+    const Instruction& instruction = current(rank);
+    if (!is_compute(instruction.kind)) {
+      return {static_cast<std::size_t>(instruction.peer)};
+    }
+    const Group& group = group_of(rank, instruction.vertex);
+    std::vector<std::size_t> absent;
+    for (const int member : group.members) {
+      if (std::find(group.inside.begin(), group.inside.end(), member) == group.inside.end()) {
+        absent.push_back(static_cast<std::size_t>(member));
+      }
+    }
+    return absent;
+  }
+
+  /// Follows a waiting rank to one that it waits for, and so on, until one repeats or has ended.
+  [[noreturn]] void fail_deadlock(std::size_t rank) {
+    std::vector<std::size_t> path;
+    while (!is_done(rank) && std::find(path.begin(), path.end(), rank) == path.end()) {
+      path.push_back(rank);
+      rank = waits_for(rank).front();
+    }
+    std::string text = "the rank programs deadlock:";
+    const auto first = is_done(rank) ? path.begin() : std::find(path.begin(), path.end(), rank);
+    for (auto it = first; it != path.end(); ++it) {
+      text += fmt::format("\n  {} waits for rank {}", where(*it), waits_for(*it).front());
+    }
+    if (is_done(rank)) {
+      text += fmt::format("\n  rank {} has ended", rank);
+    }
+    throw Error(ErrorKind::kUsage, text);
+  }
+
+  void check_all_received() const {
+    for (const auto& [channel, queue] : channels_) {
+      if (!queue.empty()) {
+        throw Error(ErrorKind::kUsage,
+                    fmt::format("{} of iteration {}: nobody receives this message",
+                                describe(job_, queue.front().sender, queue.front().instruction),
+                                queue.front().iteration));
+      }
+    }
+  }
+
+  const Job& job_;
+  std::int64_t iterations_;
+  const std::vector<std::int64_t>& most_in_flight_;
+  std::vector<std::vector<std::optional<BlockPlace>>> places_;  // by block, rank
+  std::vector<std::vector<Group>> groups_;                      // by vertex: one, or by replica
+  std::vector<std::vector<std::vector<Input>>> inputs_;         // by vertex, replica
+  std::vector<RankState> ranks_;
+  std::vector<std::size_t> woken_;
+  std::map<Channel, std::deque<Message>> channels_;
+};
+
+}  // namespace
+
+void execute_symbolically(const Job& job,
+                          std::int64_t iterations,
+                          const std::vector<std::int64_t>& most_in_flight) {
+  Machine(job, iterations, most_in_flight).run();
+}
+
+}  // namespace rpeg
