@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "rpeg/base/error.h"
 #include "rpeg/comm/mpi.h"
 #include "rpeg/job/compile.h"
+#include "rpeg/kernels/threads.h"
 #include "rpeg/runtime/run.h"
 #include "run_display.h"
 #include "run_trace.h"
@@ -26,6 +28,7 @@ struct Flags {
   std::string replay;
   std::int64_t iterations = -1;
   bool eval_only = false;
+  bool allow_commands = false;
   bool quiet = false;
   bool debug = false;
 };
@@ -57,6 +60,9 @@ bool parse(int argc, const char* const* argv, Flags* flags) {
   app.add_option("--replay", flags->replay, "take rollouts from this JSONL file or directory");
   app.add_option("--iterations", flags->iterations, "stop after this many iterations")
       ->check(rpeg::apps::above_zero);
+  app.add_flag("--allow-commands",
+               flags->allow_commands,
+               "let the job start the program that its reward names");
   app.add_flag("--quiet", flags->quiet, "only warnings and the final report");
   app.add_flag("--debug", flags->debug, "more on what happens");
   app.footer(kExamples);
@@ -81,6 +87,7 @@ int run(const Flags& flags, rpeg::Comm& world, bool* started) {
   const rpeg::RunOptions options{
       .eval_only = flags.eval_only,
       .replay = flags.replay,
+      .allow_commands = flags.allow_commands,
       .max_iterations = flags.iterations,
       .stop = &stop_requested,
       .on_start = [&] { *started = true; },
@@ -100,6 +107,14 @@ void give_way(int rank) {
   std::this_thread::sleep_for(std::chrono::milliseconds(1500) * std::min(rank, 4));
 }
 
+/// Several ranks on a machine share its cores; OMP_NUM_THREADS rules.
+void choose_threads(const rpeg::MpiSession& session) {
+  const char* wanted = std::getenv("OMP_NUM_THREADS");
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  rpeg::cpu::set_kernel_threads(
+      rpeg::cpu::choose_kernel_threads(cores, session.local_size(), wanted ? wanted : ""));
+}
+
 /// Before the start a usage error is the same on all ranks: rank 0 tells it, all return. Any other
 /// error may leave ranks waiting for this one: it ends them all.
 int run_rank(int argc, const char* const* argv) {
@@ -110,6 +125,7 @@ int run_rank(int argc, const char* const* argv) {
   bool started = false;
   try {
     Flags flags;
+    choose_threads(session);
     const auto world = session.world();
     return parse(argc, argv, &flags) ? run(flags, *world, &started) : 0;
   } catch (const std::exception& fault) {

@@ -16,3 +16,24 @@ if(RPEG_WITH_MPI)
   set_property(TARGET MPI::MPI_CXX APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS
                OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 endif()
+
+# oneDNN: matrix products of the CPU kernels, with Eigen where it is absent. Its own package file asks
+# for OpenCL's headers; its C header and library need none.
+set(RPEG_WITH_ONEDNN AUTO CACHE STRING "Matrix products by oneDNN: AUTO (where found), ON or OFF")
+set_property(CACHE RPEG_WITH_ONEDNN PROPERTY STRINGS AUTO ON OFF)
+set(RPEG_ONEDNN_FOUND FALSE)
+if(RPEG_WITH_MPI AND NOT RPEG_WITH_ONEDNN STREQUAL "OFF")
+  find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h)
+  find_library(DNNL_LIBRARY dnnl)
+  find_package(OpenMP COMPONENTS CXX)
+  if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY AND OpenMP_CXX_FOUND)
+    set(RPEG_ONEDNN_FOUND TRUE)
+    add_library(rpeg_onednn INTERFACE)
+    target_include_directories(rpeg_onednn SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
+    # OpenMP's library alone, for the number of threads: its compiler flag would make Eigen parallel.
+    target_link_libraries(rpeg_onednn INTERFACE ${DNNL_LIBRARY} ${OpenMP_CXX_LIBRARIES})
+  elseif(RPEG_WITH_ONEDNN STREQUAL "ON")
+    message(FATAL_ERROR "RPEG_WITH_ONEDNN=ON, but oneDNN (Debian: libdnnl-dev) or OpenMP was not found")
+  endif()
+endif()
+message(STATUS "Matrix products: oneDNN ${RPEG_ONEDNN_FOUND} (RPEG_WITH_ONEDNN=${RPEG_WITH_ONEDNN})")

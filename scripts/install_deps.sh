@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(
   g++ cmake ninja-build ccache pkg-config python3 git
-  libyaml-cpp-dev libcli11-dev libfmt-dev libspdlog-dev libeigen3-dev nlohmann-json3-dev
+  libyaml-cpp-dev libcli11-dev libfmt-dev libspdlog-dev libeigen3-dev libdnnl-dev nlohmann-json3-dev
   libpcre2-dev libcairo2-dev libgraphviz-dev fonts-dejavu-core
   libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev libboost-graph-dev poppler-utils

@@ -131,7 +131,10 @@ NonGemmTimes non_gemm_times(Comm& world, const ModelSpec& model, const Calibrati
   const std::int64_t positions = std::min<std::int64_t>(model.max_positions, effort.most_rows);
   std::vector<float> cosine(static_cast<std::size_t>(positions * model.head_dim / 2));
   std::vector<float> sine(cosine.size());
-  cpu::rope_table(model.rope_theta, model.head_dim, positions, cosine.data(), sine.data());
+  cpu::rope_table(cpu::rope_frequencies(model.rope_theta, model.head_dim),
+                  positions,
+                  cosine.data(),
+                  sine.data());
   const std::vector<float> norm = ordinary_values(h);
   NonGemmTimes times;
   for (const std::int64_t rows : row_counts(effort)) {

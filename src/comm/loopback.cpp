@@ -75,6 +75,14 @@ class LoopbackComm : public MessageComm {
     return message;
   }
 
+  bool has(Channel channel, int from, int tag) override {
+    Mailbox& box = mailbox(rank());
+    const std::lock_guard lock(box.mutex);
+    return box.messages.contains(MessageKey{group_, channel, from, tag});
+  }
+
+  void announce(Channel, int, int) override {}  // the sender puts it into the mailbox itself
+
   std::unique_ptr<Comm> make_subgroup(const std::vector<int>& ranks, int my_rank) override {
     std::string name = group_ + "(";
     for (const int rank : ranks) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -18,8 +19,9 @@ namespace {
 enum CollectiveTag : int {
   kReduceTag,
   kScatterTag,
-  kSumTag,
+  kChunkTag,
   kGatherTag,
+  kBroadcastTag,
   kBarrierTag,
   kSubgroupTag
 };
@@ -27,9 +29,13 @@ enum CollectiveTag : int {
 const char* collective_name(int tag) {
   switch (static_cast<CollectiveTag>(tag)) {
     case kReduceTag:
-    case kScatterTag:
-    case kSumTag:
       return "all_reduce_sum";
+    case kScatterTag:
+      return "reduce_scatter_sum";
+    case kChunkTag:
+      return "all_gather_chunks";
+    case kBroadcastTag:
+      return "broadcast";
     case kGatherTag:
       return "all_gather";
     case kBarrierTag:
@@ -49,15 +55,9 @@ Bytes to_bytes(std::span<const T> values) {
   return {raw.begin(), raw.end()};
 }
 
-// First element of chunk `index` of `count` nearly equal chunks of `size` elements.
-std::size_t chunk_begin(std::size_t size, std::size_t count, std::size_t index) {
-  return size / count * index + std::min(index, size % count);
-}
-
 template <typename T>
 void check_length(const Bytes& message, std::span<T> values) {
-  check(message.size() == values.size_bytes(),
-        "all_reduce_sum: the ranks of a group passed different lengths");
+  check(message.size() == values.size_bytes(), "a sum over ranks that passed different lengths");
 }
 
 /// memcpy that takes null pointers for nothing: chunks of small reductions may be empty.
@@ -96,6 +96,12 @@ void add_values(const Bytes& message, std::span<T> sum) {
 
 }  // namespace
 
+std::pair<std::size_t, std::size_t> chunk_bounds(std::size_t size, int ranks, int rank) {
+  const auto count = static_cast<std::size_t>(ranks);
+  const auto begin = [&](std::size_t i) { return size / count * i + std::min(i, size % count); };
+  return {begin(static_cast<std::size_t>(rank)), begin(static_cast<std::size_t>(rank) + 1)};
+}
+
 MessageComm::MessageComm(int rank, std::vector<int> members, std::shared_ptr<WaitPolicy> policy)
     : rank_(rank), members_(std::move(members)), policy_(std::move(policy)) {}
 
@@ -118,6 +124,16 @@ void MessageComm::send(int to, int tag, Bytes message) {
 Bytes MessageComm::receive(int from, int tag) {
   check_peer(from, tag);
   return take(Channel::kCaller, from, tag);
+}
+
+bool MessageComm::ready(int from, int tag) {
+  check_peer(from, tag);
+  return has(Channel::kCaller, from, tag);
+}
+
+void MessageComm::expect(int from, int tag) {
+  check_peer(from, tag);
+  announce(Channel::kCaller, from, tag);
 }
 
 void MessageComm::fail_wait(Channel channel, int from, int tag) const {
@@ -163,7 +179,8 @@ void MessageComm::reduce(std::span<T> values) {
   if (values.size_bytes() <= kWholeBytes) {
     reduce_whole(values);
   } else {
-    reduce_chunks(values);
+    scatter_sums(values);
+    gather_chunks(values);
   }
 }
 
@@ -186,20 +203,21 @@ void MessageComm::reduce_whole(std::span<T> values) {
   }
 }
 
-// Reduce-scatter by direct exchange, then all-gather: rank c sums chunk c in rank order.
 template <typename T>
-void MessageComm::reduce_chunks(std::span<T> values) {
-  const auto count = static_cast<std::size_t>(size());
-  const auto chunk = [&](int index) {
-    const auto i = static_cast<std::size_t>(index);
-    const std::size_t begin = chunk_begin(values.size(), count, i);
-    return values.subspan(begin, chunk_begin(values.size(), count, i + 1) - begin);
-  };
+std::span<T> MessageComm::chunk(std::span<T> values, int index) const {
+  const auto [begin, end] = chunk_bounds(values.size(), size(), index);
+  return values.subspan(begin, end - begin);
+}
+
+// By direct exchange: rank c sums chunk c in rank order.
+template <typename T>
+void MessageComm::scatter_sums(std::span<T> values) {
   for (int step = 1; step < size(); ++step) {
     const int peer = (rank_ + step) % size();
-    post(Channel::kCollective, peer, kScatterTag, to_bytes(std::span<const T>(chunk(peer))));
+    post(
+        Channel::kCollective, peer, kScatterTag, to_bytes(std::span<const T>(chunk(values, peer))));
   }
-  const std::span<T> sum = chunk(rank_);
+  const std::span<T> sum = chunk(values, rank_);
   Bytes mine = to_bytes(std::span<const T>(sum));
   for (int peer = 0; peer < size(); ++peer) {
     const Bytes part =
@@ -210,12 +228,35 @@ void MessageComm::reduce_chunks(std::span<T> values) {
       add_values(part, sum);
     }
   }
+}
+
+template <typename T>
+void MessageComm::gather_chunks(std::span<T> values) {
+  const std::span<const T> mine = chunk(values, rank_);
   for (int step = 1; step < size(); ++step) {
-    post(Channel::kCollective, (rank_ + step) % size(), kSumTag, to_bytes(std::span<const T>(sum)));
+    post(Channel::kCollective, (rank_ + step) % size(), kChunkTag, to_bytes(mine));
   }
   for (int step = 1; step < size(); ++step) {
     const int peer = (rank_ + size() - step) % size();
-    copy_values(take(Channel::kCollective, peer, kSumTag), chunk(peer));
+    copy_values(take(Channel::kCollective, peer, kChunkTag), chunk(values, peer));
+  }
+}
+
+void MessageComm::reduce_scatter_sum(std::span<float> values) { scatter_sums(values); }
+void MessageComm::all_gather_chunks(std::span<float> values) { gather_chunks(values); }
+
+// A binomial tree: a rank at distance d from the root hears from d less its highest bit.
+void MessageComm::broadcast(Bytes& message, int root) {
+  check_peer(root, 0);
+  const int distance = (rank_ + size() - root) % size();
+  int step = 1;
+  if (distance > 0) {
+    const auto highest = static_cast<int>(std::bit_floor(static_cast<unsigned>(distance)));
+    message = take(Channel::kCollective, (distance - highest + root) % size(), kBroadcastTag);
+    step = 2 * highest;
+  }
+  for (; distance + step < size(); step *= 2) {
+    post(Channel::kCollective, (distance + step + root) % size(), kBroadcastTag, message);
   }
 }
 

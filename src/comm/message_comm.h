@@ -30,8 +30,13 @@ class MessageComm : public Comm {
 
   void send(int to, int tag, Bytes message) override;
   Bytes receive(int from, int tag) override;
+  bool ready(int from, int tag) override;
+  void expect(int from, int tag) override;
   void all_reduce_sum(std::span<float> values) override;
   void all_reduce_sum(std::span<double> values) override;
+  void reduce_scatter_sum(std::span<float> values) override;
+  void all_gather_chunks(std::span<float> values) override;
+  void broadcast(Bytes& message, int root) override;
   std::vector<Bytes> all_gather(std::span<const std::byte> mine) override;
   void barrier() override;
   std::unique_ptr<Comm> subgroup(const std::vector<int>& ranks) override;
@@ -43,6 +48,10 @@ class MessageComm : public Comm {
   virtual void post(Channel channel, int to, int tag, Bytes message) = 0;
   /// Waits for a message; calls `fail_wait` when the time limit passes.
   virtual Bytes take(Channel channel, int from, int tag) = 0;
+  /// Whether the next such message is here.
+  virtual bool has(Channel channel, int from, int tag) = 0;
+  /// A message that will be taken; a transport may fetch it meanwhile.
+  virtual void announce(Channel channel, int from, int tag) = 0;
   /// Makes the group of `ranks` once all of them are here; `my_rank` is the caller's index.
   virtual std::unique_ptr<Comm> make_subgroup(const std::vector<int>& ranks, int my_rank) = 0;
 
@@ -61,7 +70,11 @@ class MessageComm : public Comm {
   template <typename T>
   void reduce_whole(std::span<T> values);
   template <typename T>
-  void reduce_chunks(std::span<T> values);
+  void scatter_sums(std::span<T> values);
+  template <typename T>
+  void gather_chunks(std::span<T> values);
+  template <typename T>
+  std::span<T> chunk(std::span<T> values, int index) const;
 
   int rank_;
   std::vector<int> members_;

@@ -14,20 +14,11 @@
 #include <utility>
 
 #include "comm/message_comm.h"
+#include "comm/mpi_progress.h"
 #include "rpeg/base/error.h"
 
 namespace rpeg {
 namespace {
-
-void check_mpi(int code, const char* call) {
-  if (code == MPI_SUCCESS) {
-    return;
-  }
-  std::array<char, MPI_MAX_ERROR_STRING> text{};
-  int length = 0;
-  MPI_Error_string(code, text.data(), &length);
-  throw Error(ErrorKind::kRuntime, fmt::format("{} failed: {}", call, text.data()));
-}
 
 /// Paces a polling loop: yields while an answer is likely to be near, then sleeps so that a rank
 /// that waits for long leaves its core to the others.
@@ -55,22 +46,18 @@ class Poll {
   double timeout_s_;
 };
 
-struct PendingSend {
-  MPI_Request request = MPI_REQUEST_NULL;
-  Bytes piece;
-};
-
 class MpiComm : public MessageComm {
  public:
   /// Owns `comm` unless it is MPI_COMM_WORLD.
   MpiComm(MPI_Comm comm,
           int rank,
           std::vector<int> members,
-          std::size_t piece_bytes,
+          std::shared_ptr<MpiProgress> progress,
           std::shared_ptr<WaitPolicy> policy)
       : MessageComm(rank, std::move(members), std::move(policy)),
         caller_(comm),
-        piece_bytes_(piece_bytes) {
+        progress_(std::move(progress)) {
+    const std::lock_guard lock(progress_->mutex());
     check_mpi(MPI_Comm_set_errhandler(caller_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check_mpi(MPI_Comm_dup(caller_, &collective_), "MPI_Comm_dup");
     check_mpi(MPI_Comm_set_errhandler(collective_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -82,9 +69,12 @@ class MpiComm : public MessageComm {
 
   ~MpiComm() override {
     try {
+      progress_->forget(caller_);
+      progress_->forget(collective_);
       // On the way out of an error nobody may be there to receive: do not wait.
       if (std::uncaught_exceptions() == 0) {
         flush();
+        const std::lock_guard lock(progress_->mutex());
         check_mpi(MPI_Comm_free(&collective_), "MPI_Comm_free");
         if (caller_ != MPI_COMM_WORLD) {
           check_mpi(MPI_Comm_free(&caller_), "MPI_Comm_free");
@@ -93,26 +83,26 @@ class MpiComm : public MessageComm {
     } catch (const std::exception& error) {
       spdlog::error("closing a group of ranks: {}", error.what());
     }
-    if (!sends_.empty()) {
-      // MPI may still read these buffers: they must outlive this object.
-      [[maybe_unused]] auto* abandoned = new std::vector<PendingSend>(std::move(sends_));
-    }
   }
 
   MpiComm(const MpiComm&) = delete;
   MpiComm& operator=(const MpiComm&) = delete;
 
   void flush() override {
+    const auto pending = [&] {
+      return progress_->pending_sends(caller_) + progress_->pending_sends(collective_);
+    };
     Poll poll(timeout_s());
-    for (reap(); !sends_.empty(); reap()) {
+    for (std::size_t left = pending(); left > 0; left = pending()) {
       if (!poll.pause()) {
-        fail_flush(sends_.size());
+        fail_flush(left);
       }
     }
   }
 
   /// World rank of the first rank that shares memory with this one.
   int node_leader() const {
+    const std::lock_guard lock(progress_->mutex());
     MPI_Comm node = MPI_COMM_NULL;
     check_mpi(MPI_Comm_split_type(caller_, MPI_COMM_TYPE_SHARED, rank(), MPI_INFO_NULL, &node),
               "MPI_Comm_split_type");
@@ -123,36 +113,33 @@ class MpiComm : public MessageComm {
   }
 
  protected:
-  // A message travels as pieces of at most piece_bytes_ (MPI counts are int); a full piece says
-  // that another one follows.
   void post(Channel channel, int to, int tag, Bytes message) override {
     check(tag <= tag_limit_, fmt::format("message tag {} exceeds MPI's limit {}", tag, tag_limit_));
-    reap();
-    if (message.size() < piece_bytes_) {
-      start(channel, to, tag, std::move(message));
-      return;
-    }
-    for (std::size_t begin = 0; begin <= message.size(); begin += piece_bytes_) {
-      const std::size_t end = std::min(begin + piece_bytes_, message.size());
-      start(channel,
-            to,
-            tag,
-            Bytes(message.begin() + static_cast<std::ptrdiff_t>(begin),
-                  message.begin() + static_cast<std::ptrdiff_t>(end)));
-    }
+    progress_->send(comm_of(channel), to, tag, std::move(message));
   }
 
   Bytes take(Channel channel, int from, int tag) override {
-    Bytes message = take_piece(channel, from, tag);
-    for (bool more = message.size() == piece_bytes_; more;) {
-      const Bytes piece = take_piece(channel, from, tag);
-      message.insert(message.end(), piece.begin(), piece.end());
-      more = piece.size() == piece_bytes_;
+    const MpiChannel source{comm_of(channel), from, tag};
+    Bytes message;
+    for (Poll poll(timeout_s()); !progress_->try_take(source, message);) {
+      if (!poll.pause()) {
+        progress_->give_up(source);
+        fail_wait(channel, from, tag);
+      }
     }
     return message;
   }
 
+  bool has(Channel channel, int from, int tag) override {
+    return progress_->is_here({comm_of(channel), from, tag});
+  }
+
+  void announce(Channel channel, int from, int tag) override {
+    progress_->expect({comm_of(channel), from, tag});
+  }
+
   std::unique_ptr<Comm> make_subgroup(const std::vector<int>& ranks, int my_rank) override {
+    std::unique_lock lock(progress_->mutex());
     MPI_Group all = MPI_GROUP_NULL;
     MPI_Group some = MPI_GROUP_NULL;
     MPI_Comm comm = MPI_COMM_NULL;
@@ -162,7 +149,8 @@ class MpiComm : public MessageComm {
     check_mpi(MPI_Comm_create_group(caller_, some, 0, &comm), "MPI_Comm_create_group");
     check_mpi(MPI_Group_free(&some), "MPI_Group_free");
     check_mpi(MPI_Group_free(&all), "MPI_Group_free");
-    return std::make_unique<MpiComm>(comm, my_rank, world_ranks(ranks), piece_bytes_, policy());
+    lock.unlock();
+    return std::make_unique<MpiComm>(comm, my_rank, world_ranks(ranks), progress_, policy());
   }
 
  private:
@@ -170,61 +158,10 @@ class MpiComm : public MessageComm {
     return channel == Channel::kCaller ? caller_ : collective_;
   }
 
-  void start(Channel channel, int to, int tag, Bytes piece) {
-    PendingSend& send = sends_.emplace_back(PendingSend{MPI_REQUEST_NULL, std::move(piece)});
-    check_mpi(MPI_Isend(send.piece.data(),
-                        static_cast<int>(send.piece.size()),
-                        MPI_BYTE,
-                        to,
-                        tag,
-                        comm_of(channel),
-                        &send.request),
-              "MPI_Isend");
-  }
-
-  Bytes take_piece(Channel channel, int from, int tag) {
-    MPI_Message handle = MPI_MESSAGE_NULL;
-    MPI_Status status;
-    int found = 0;
-    const auto probe = [&] {
-      check_mpi(MPI_Improbe(from, tag, comm_of(channel), &found, &handle, &status), "MPI_Improbe");
-      return found != 0;
-    };
-    for (Poll poll(timeout_s()); !probe();) {
-      if (!poll.pause()) {
-        fail_wait(channel, from, tag);
-      }
-    }
-    int size = 0;
-    check_mpi(MPI_Get_count(&status, MPI_BYTE, &size), "MPI_Get_count");
-    Bytes piece(static_cast<std::size_t>(size));
-    MPI_Request request = MPI_REQUEST_NULL;
-    check_mpi(MPI_Imrecv(piece.data(), size, MPI_BYTE, &handle, &request), "MPI_Imrecv");
-    int done = 0;
-    for (Poll poll(timeout_s()); done == 0;) {
-      check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-      if (done == 0 && !poll.pause()) {
-        [[maybe_unused]] auto* abandoned = new Bytes(std::move(piece));  // MPI may still write it
-        fail_wait(channel, from, tag);
-      }
-    }
-    return piece;
-  }
-
-  /// Forgets the sends that have completed.
-  void reap() {
-    std::erase_if(sends_, [](PendingSend& send) {
-      int done = 0;
-      check_mpi(MPI_Test(&send.request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-      return done != 0;
-    });
-  }
-
   MPI_Comm caller_ = MPI_COMM_NULL;
   MPI_Comm collective_ = MPI_COMM_NULL;
-  std::size_t piece_bytes_;
+  std::shared_ptr<MpiProgress> progress_;  ///< of the process
   int tag_limit_ = 0;
-  std::vector<PendingSend> sends_;
 };
 
 }  // namespace
@@ -246,14 +183,27 @@ std::unique_ptr<Comm> MpiSession::world(std::size_t piece_bytes) {
   check(piece_bytes >= 1 && piece_bytes <= kLargestPieceBytes, "MPI piece size out of range");
   std::vector<int> members(static_cast<std::size_t>(size()));
   std::iota(members.begin(), members.end(), 0);
-  return std::make_unique<MpiComm>(
-      MPI_COMM_WORLD, rank(), std::move(members), piece_bytes, std::make_shared<WaitPolicy>());
+  return std::make_unique<MpiComm>(MPI_COMM_WORLD,
+                                   rank(),
+                                   std::move(members),
+                                   std::make_shared<MpiProgress>(piece_bytes),
+                                   std::make_shared<WaitPolicy>());
 }
 
 int MpiSession::rank() const {
   int rank = 0;
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
   return rank;
+}
+
+int MpiSession::local_size() const {
+  MPI_Comm node = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
+            "MPI_Comm_split_type");
+  int size = 0;
+  check_mpi(MPI_Comm_size(node, &size), "MPI_Comm_size");
+  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
+  return size;
 }
 
 int MpiSession::size() const {

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstddef>
 #include <utility>
 
+#include "data/command_verifier.h"
+#include "data/countdown.h"
+#include "data/math_answer.h"
+#include "data/numbers.h"
 #include "rpeg/base/error.h"
 #include "rpeg/base/text.h"
 #include "rpeg/hf/regex.h"
@@ -16,99 +19,13 @@
 namespace rpeg {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, VerifierKind>, 4> kNames = {
+constexpr std::array<std::pair<std::string_view, VerifierKind>, 6> kNames = {
     {{"gsm8k", VerifierKind::kGsm8k},
      {"regex", VerifierKind::kRegex},
      {"digit_completion", VerifierKind::kDigitCompletion},
-     {"copy", VerifierKind::kCopy}}};
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-/// A number found in a text.
-struct FoundNumber {
-  std::string digits;   ///< canonical: no sign of 0, no leading or trailing zeros; "" when none
-  std::size_t end = 0;  ///< where it ends in the text
-};
-
-bool digits_at(std::string_view text, std::size_t at, std::size_t count) {
-  return at + count <= text.size() &&
-         std::all_of(text.begin() + static_cast<std::ptrdiff_t>(at),
-                     text.begin() + static_cast<std::ptrdiff_t>(at + count),
-                     is_digit);
-}
-
-/// Whether a thousands separator and its three digits stand at `at`.
-bool thousands_at(std::string_view text, std::size_t at) {
-  return at < text.size() && text[at] == ',' && digits_at(text, at + 1, 3) &&
-         !digits_at(text, at + 4, 1);
-}
-
-/// Whether the digits at `at` are negative: a minus before them, perhaps with a dollar sign
-/// between, that does not itself follow an operand ("5-3", "x-3").
-bool is_negative(std::string_view text, std::size_t at) {
-  at -= at > 0 && text[at - 1] == '$' ? 1 : 0;
-  if (at == 0 || text[at - 1] != '-') {
-    return false;
-  }
-  const char before = at > 1 ? text[at - 2] : ' ';
-  return std::isalnum(static_cast<unsigned char>(before)) == 0 && before != ')';
-}
-
-std::string canonical(bool negative, std::string whole, std::string fraction) {
-  whole.erase(0, std::min(whole.find_first_not_of('0'), whole.size()));
-  fraction.erase(fraction.find_last_not_of('0') + 1);
-  std::string result = whole.empty() ? "0" : whole;
-  if (!fraction.empty()) {
-    result += "." + fraction;
-  }
-  return negative && result != "0" ? "-" + result : result;
-}
-
-/// The first number at or after `at`.
-FoundNumber next_number(std::string_view text, std::size_t at) {
-  const auto begins_here = [text](std::size_t i) {
-    return digits_at(text, i, 1) || (text[i] == '.' && digits_at(text, i + 1, 1));
-  };
-  while (at < text.size() && !begins_here(at)) {
-    ++at;
-  }
-  if (at == text.size()) {
-    return {"", at};
-  }
-  const bool negative = is_negative(text, at);
-  std::string whole;
-  while (digits_at(text, at, 1) || (!whole.empty() && thousands_at(text, at))) {
-    whole += is_digit(text[at]) ? std::string(1, text[at]) : std::string();
-    ++at;
-  }
-  std::string fraction;
-  if (at < text.size() && text[at] == '.') {
-    std::size_t digit = at + 1;
-    while (digits_at(text, digit, 1)) {
-      fraction.push_back(text[digit++]);
-    }
-    at = fraction.empty() ? at : digit;
-  }
-  return {canonical(negative, std::move(whole), std::move(fraction)), at};
-}
-
-/// The number that a solution ends with: the first after the last "####" that one follows, else the
-/// last of all; "" when there is none.
-std::string final_number(std::string_view text) {
-  const std::size_t mark = text.rfind("####");
-  if (mark != std::string_view::npos) {
-    const FoundNumber marked = next_number(text.substr(mark + 4), 0);
-    if (!marked.digits.empty()) {
-      return marked.digits;
-    }
-  }
-  std::string last;
-  for (FoundNumber found = next_number(text, 0); !found.digits.empty();
-       found = next_number(text, found.end)) {
-    last = found.digits;
-  }
-  return last;
-}
+     {"copy", VerifierKind::kCopy},
+     {"math", VerifierKind::kMath},
+     {"countdown", VerifierKind::kCountdown}}};
 
 bool is_continuation_byte(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
@@ -162,6 +79,9 @@ VerifierKind verifier_kind(std::string_view name) {
 }
 
 void check_verifier(const VerifierSpec& spec) {
+  if (spec.kind == VerifierKind::kCommand && (spec.command.empty() || spec.command[0].empty())) {
+    throw Error(ErrorKind::kUsage, "the reward command needs a program");
+  }
   if (spec.kind != VerifierKind::kRegex) {
     return;
   }
@@ -172,12 +92,31 @@ void check_verifier(const VerifierSpec& spec) {
 }
 
 void check_answer(const VerifierSpec& spec, std::string_view answer) {
-  if (spec.kind == VerifierKind::kGsm8k && final_number(answer).empty()) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("verifier gsm8k: the answer '{}' holds no number", answer));
-  }
-  if (spec.kind == VerifierKind::kCopy && answer.empty()) {
-    throw Error(ErrorKind::kUsage, "verifier copy: the answer is empty");
+  const auto refuse_unless = [](bool is_usable, const std::string& complaint) {
+    if (!is_usable) {
+      throw Error(ErrorKind::kUsage, complaint);
+    }
+  };
+  switch (spec.kind) {
+    case VerifierKind::kGsm8k:
+      return refuse_unless(!final_number(answer).empty(),
+                           fmt::format("verifier gsm8k: the answer '{}' holds no number", answer));
+    case VerifierKind::kCopy:
+      return refuse_unless(!answer.empty(), "verifier copy: the answer is empty");
+    case VerifierKind::kMath:
+      return refuse_unless(!normal_math(math_stated_answer(answer)).empty(),
+                           "verifier math: the answer is empty");
+    case VerifierKind::kCountdown:
+      return refuse_unless(
+          parse_countdown(answer).has_value(),
+          fmt::format("verifier countdown: the answer '{}' is neither a solution such as "
+                      "'(40 + 74) - 58' nor {{\"numbers\": [..], \"target\": n}}",
+                      answer));
+    case VerifierKind::kRegex:
+    case VerifierKind::kDigitCompletion:
+    case VerifierKind::kCommand:
+    case VerifierKind::kNone:
+      return;
   }
 }
 
@@ -195,8 +134,31 @@ double verify(const VerifierSpec& spec, const VerifierInput& input) {
       return input.answer.empty()
                  ? 0.0
                  : leading_correct(input.response, input.answer) / character_count(input.answer);
+    case VerifierKind::kMath:
+      return math_equal(math_final_answer(input.response), math_stated_answer(input.answer)) ? 1.0
+                                                                                             : 0.0;
+    case VerifierKind::kCountdown: {
+      const auto puzzle = parse_countdown(input.answer);
+      return puzzle && solves_countdown(*puzzle, input.response) ? 1.0 : 0.0;
+    }
+    case VerifierKind::kCommand:
+      return run_reward_command(spec, {&input, 1}).front();
+    case VerifierKind::kNone:
+      break;
   }
-  return 0.0;
+  throw Error(ErrorKind::kInternal, "verify: the job has no verifier");
+}
+
+std::vector<double> verify_batch(const VerifierSpec& spec, std::span<const VerifierInput> inputs) {
+  if (spec.kind == VerifierKind::kCommand) {
+    return run_reward_command(spec, inputs);
+  }
+  std::vector<double> rewards;
+  rewards.reserve(inputs.size());
+  for (const VerifierInput& input : inputs) {
+    rewards.push_back(verify(spec, input));
+  }
+  return rewards;
 }
 
 }  // namespace rpeg

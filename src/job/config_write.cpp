@@ -38,49 +38,111 @@ void write_models(YamlWriter& writer, const JobConfig& config) {
   writer.end_map();
 }
 
-void write_data(YamlWriter& writer, const DataConfig& data) {
+void write_data(YamlWriter& writer, const DataConfig& data, bool preferences) {
+  const DatasetOptions& train = data.train;
   writer.begin_map("data");
-  writer.field("prompts", data.train.path.string());
-  writer.field("prompt_field", data.train.prompt_field);
-  writer.field("answer_field", data.train.answer_field);
-  text_field(writer, "template", data.train.prompt_template);
-  if (data.train.max_prompt_tokens > 0) {
-    writer.field("max_prompt_tokens", data.train.max_prompt_tokens);
-    writer.field("over_long", name_of(kOverLongNames, data.train.over_long));
+  writer.field("prompts", train.path.string());
+  writer.field("prompt_field", train.prompt_field);
+  text_field(writer, "template", train.prompt_template);
+  if (train.max_prompt_tokens > 0) {
+    writer.field("max_prompt_tokens", train.max_prompt_tokens);
+  }
+  if (train.max_response_tokens > 0) {
+    writer.field("max_response_tokens", train.max_response_tokens);
+  }
+  if (train.max_prompt_tokens > 0 || train.max_response_tokens > 0) {
+    writer.field("over_long", name_of(kOverLongNames, train.over_long));
   }
   writer.field("shuffle", data.shuffle);
-  text_field(writer, "eval", data.eval.string());
-  writer.field("eval_every", data.eval_every);
+  if (preferences) {
+    writer.field("chosen_field", train.chosen_field);
+    writer.field("rejected_field", train.rejected_field);
+  } else {
+    writer.field("answer_field", train.answer_field);
+    text_field(writer, "eval", data.eval.string());
+    writer.field("eval_every", data.eval_every);
+  }
+  writer.end_map();
+}
+
+std::string flow_text(const std::vector<std::string>& values) {
+  std::vector<std::string> parts;
+  parts.reserve(values.size());
+  for (const std::string& value : values) {
+    parts.push_back(yaml_scalar(value));
+  }
+  return yaml_flow(parts);
+}
+
+void write_reward(YamlWriter& writer, const VerifierSpec& verifier) {
+  if (verifier.kind == VerifierKind::kNone) {
+    return;
+  }
+  writer.begin_map("reward");
+  if (verifier.kind == VerifierKind::kCommand) {
+    writer.raw("command", flow_text(verifier.command));
+    writer.field("timeout", verifier.timeout_s);
+  } else {
+    writer.field("verifier", name_of(kVerifierNames, verifier.kind));
+    text_field(writer, "pattern", verifier.pattern);
+  }
   writer.end_map();
 }
 
 void write_policy_options(YamlWriter& writer, const TrainConfig& train) {
   const PolicyLossOptions& policy = train.policy;
-  writer.field("epochs", train.epochs);
-  writer.field("minibatches", train.minibatches);
   writer.field("clip_low", policy.clip_low);
   writer.field("clip_high", policy.clip_high);
   writer.field("dual_clip", policy.dual_clip);
   writer.field("ratio", name_of(kRatioNames, policy.ratio));
   writer.field("loss", name_of(kAggregationNames, policy.aggregation));
   writer.field("entropy_coef", policy.entropy_coef);
+  writer.field("decoupled", train.decoupled);
+}
+
+void write_ppo(YamlWriter& writer, const TrainConfig& train) {
+  write_policy_options(writer, train);
+  writer.field("value_clip", train.value_clip);
+  writer.field("value_coef", train.value_coef);
+  writer.field("gamma", train.gamma);
+  writer.field("lambda", train.lambda);
+  writer.field("kl_coef", train.reward_kl_coef);
+  writer.field("kl_estimator", name_of(kKlEstimatorNames, train.reward_kl_estimator));
+  if (train.kl_controller.target > 0.0) {
+    writer.field("kl_target", train.kl_controller.target);
+    writer.field("kl_horizon", train.kl_controller.horizon);
+  }
+  writer.field("whiten", name_of(kWhiteningNames, train.whiten));
+}
+
+void write_grpo(YamlWriter& writer, const TrainConfig& train) {
+  write_policy_options(writer, train);
+  writer.field("kl_coef", train.policy.kl_coef);
+  writer.field("kl_estimator", name_of(kKlEstimatorNames, train.policy.kl_estimator));
+  writer.field("advantage", name_of(kAdvantageNames, train.advantage));
+  writer.field("std_eps", train.std_eps);
+}
+
+void write_dpo(YamlWriter& writer, const DpoLossOptions& dpo) {
+  writer.field("beta", dpo.beta);
+  writer.field("label_smoothing", dpo.label_smoothing);
+  writer.field("loss", name_of(kDpoLossNames, dpo.kind));
 }
 
 void write_algorithm(YamlWriter& writer, const TrainConfig& train, Algorithm algorithm) {
   writer.begin_map(to_string(algorithm));
-  write_policy_options(writer, train);
-  if (algorithm == Algorithm::kPpo) {
-    writer.field("value_clip", train.value_clip);
-    writer.field("gamma", train.gamma);
-    writer.field("lambda", train.lambda);
-    writer.field("kl_coef", train.reward_kl_coef);
-    writer.field("kl_estimator", name_of(kKlEstimatorNames, train.reward_kl_estimator));
-    writer.field("whiten", name_of(kWhiteningNames, train.whiten));
-  } else {
-    writer.field("kl_coef", train.policy.kl_coef);
-    writer.field("kl_estimator", name_of(kKlEstimatorNames, train.policy.kl_estimator));
-    writer.field("advantage", name_of(kAdvantageNames, train.advantage));
-    writer.field("std_eps", train.std_eps);
+  writer.field("epochs", train.epochs);
+  writer.field("minibatches", train.minibatches);
+  switch (algorithm) {
+    case Algorithm::kPpo:
+      write_ppo(writer, train);
+      break;
+    case Algorithm::kGrpo:
+      write_grpo(writer, train);
+      break;
+    case Algorithm::kDpo:
+      write_dpo(writer, train.dpo);
+      break;
   }
   writer.end_map();
 }
@@ -120,48 +182,41 @@ void write_runtime(YamlWriter& writer, const RuntimeConfig& runtime) {
   directory("metrics", runtime.metrics_dir);
   directory("save", runtime.save_dir);
   text_field(writer, "rollouts", runtime.rollouts.string());
+  writer.field("publish", name_of(kPublishNames, runtime.publish));
   writer.end_map();
 }
 
 void write_slurm(YamlWriter& writer, const SlurmConfig& slurm) {
-  const auto list = [&](const char* key, const std::vector<std::string>& values) {
-    std::vector<std::string> parts;
-    parts.reserve(values.size());
-    for (const std::string& value : values) {
-      parts.push_back(yaml_scalar(value));
-    }
-    writer.raw(key, yaml_flow(parts));
-  };
   writer.begin_map("slurm");
   text_field(writer, "partition", slurm.partition);
   text_field(writer, "time", slurm.time);
   text_field(writer, "account", slurm.account);
   text_field(writer, "gres_per_node", slurm.gres_per_node);
   text_field(writer, "container", slurm.container);
-  list("modules", slurm.modules);
-  list("extra", slurm.extra);
+  writer.raw("modules", flow_text(slurm.modules));
+  writer.raw("extra", flow_text(slurm.extra));
   writer.end_map();
 }
 
 }  // namespace
 
-void write_job_config(YamlWriter& writer, const JobConfig& config, Algorithm algorithm) {
+void write_job_config(YamlWriter& writer, const JobConfig& config, const PolicySpec& policy) {
+  const bool preferences = trains_on_preferences(policy);
   writer.field("plan", config.plan.string());
   if (config.seed) {
     writer.field("seed", static_cast<std::int64_t>(*config.seed));
   }
   write_models(writer, config);
-  write_data(writer, config.data);
-  writer.begin_map("reward");
-  writer.field("verifier", name_of(kVerifierNames, config.verifier.kind));
-  text_field(writer, "pattern", config.verifier.pattern);
-  writer.end_map();
-  write_train(writer, config.train, algorithm);
-  writer.begin_map("sampling");
-  writer.field("temperature", config.sampling.temperature);
-  writer.field("top_p", config.sampling.top_p);
-  writer.field("top_k", config.sampling.top_k);
-  writer.end_map();
+  write_data(writer, config.data, preferences);
+  write_reward(writer, config.verifier);
+  write_train(writer, config.train, policy.algorithm);
+  if (!preferences) {
+    writer.begin_map("sampling");
+    writer.field("temperature", config.sampling.temperature);
+    writer.field("top_p", config.sampling.top_p);
+    writer.field("top_k", config.sampling.top_k);
+    writer.end_map();
+  }
   write_runtime(writer, config.runtime);
   write_slurm(writer, config.slurm);
 }

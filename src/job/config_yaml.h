@@ -21,11 +21,22 @@ struct ConfigContext {
 
 /// Reads the keys of job.yaml (all but `schema`) from `root` and calls its `finish`.
 JobConfig read_job_config(MapReader& root, ConfigContext context);
+/// Reads `data`: prompts, or the preference pairs of offline DPO.
+DataConfig read_data_config(MapReader data, const ConfigContext& context);
+/// Reads `reward` of a job.yaml: a verifier; kNone where a model gives the rewards or where there
+/// are none.
+VerifierSpec read_reward_config(MapReader& root, const ConfigContext& context);
 /// Reads `train`.
 TrainConfig read_train_config(MapReader& root, const ConfigContext& context);
 
-/// Writes the keys of job.yaml so that `read_job_config` gives an equal value.
-void write_job_config(YamlWriter& writer, const JobConfig& config, Algorithm algorithm);
+/// Writes the keys of job.yaml that a policy reads, so that `read_job_config` gives an equal value.
+void write_job_config(YamlWriter& writer, const JobConfig& config, const PolicySpec& policy);
+
+/// An input path of the file: relative ones start at `folder`; "" stays empty.
+std::filesystem::path resolve_path(const std::filesystem::path& folder, const std::string& text);
+
+/// A fault when `key` is present, which the job does not read: `reason` says why.
+void refuse_key(MapReader& reader, const std::string& key, const std::string& reason);
 
 /// A fault when `key` is present: a feature that this version does not have. `advice` says what to
 /// do instead.
@@ -43,6 +54,10 @@ inline const std::vector<std::string> kAggregationNames{
     "token_mean", "seq_mean_token_mean", "seq_mean_token_sum_norm"};
 inline const std::vector<std::string> kWhiteningNames{"none", "unbiased", "biased"};
 inline const std::vector<std::string> kOverLongNames{"drop", "truncate", "error"};
-inline const std::vector<std::string> kVerifierNames{"gsm8k", "regex", "digit_completion", "copy"};
+/// The built-in verifiers; a command and none are not named.
+inline const std::vector<std::string> kVerifierNames{
+    "gsm8k", "regex", "digit_completion", "copy", "math", "countdown"};
+inline const std::vector<std::string> kDpoLossNames{"sigmoid", "ipo", "hinge"};
+inline const std::vector<std::string> kPublishNames{"auto", "buffered"};
 
 }  // namespace rpeg

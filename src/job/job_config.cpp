@@ -13,10 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path resolve(const fs::path& folder, const std::string& text) {
-  return text.empty() ? fs::path() : (folder / text).lexically_normal();
-}
-
 std::size_t slot(ModelRole role) { return static_cast<std::size_t>(role); }
 
 /// Where one model comes from: exactly one of `path`, `init: random`, `init_from: actor`.
@@ -33,11 +29,11 @@ ModelSource read_model(MapReader& models, ModelRole role, const ConfigContext& c
   model.choice("init_from", {"actor"}, 0);
   if (random) {
     source.random_init = true;
-    source.path = resolve(context.folder, model.string("config"));
+    source.path = resolve_path(context.folder, model.string("config"));
     source.seed = static_cast<std::uint64_t>(
         model.integer("seed", kAtLeastZero, static_cast<std::int64_t>(context.seed)));
   } else {
-    source.path = resolve(context.folder, model.string("path", ""));
+    source.path = resolve_path(context.folder, model.string("path", ""));
   }
   if (copies) {
     source.init_from = ModelRole::kActor;
@@ -49,114 +45,81 @@ ModelSource read_model(MapReader& models, ModelRole role, const ConfigContext& c
   return source;
 }
 
+bool is_used(ModelRole role, const PolicySpec& policy) {
+  switch (role) {
+    case ModelRole::kActor:
+      return true;
+    case ModelRole::kCritic:
+      return policy.algorithm == Algorithm::kPpo;
+    case ModelRole::kReward:
+      return policy.reward == RewardSource::kModel && !trains_on_preferences(policy);
+    case ModelRole::kReference:
+      return policy.algorithm == Algorithm::kDpo || policy.kl_reference;
+  }
+  return false;
+}
+
+/// The model of a role that the plan does not use. A reward model beside a verifier is a
+/// contradiction, not only of no use.
+void report_unused_model(MapReader& models, ModelRole role, const ConfigContext& context) {
+  const PolicySpec& policy = context.plan.policy;
+  if (role == ModelRole::kReward && !trains_on_preferences(policy)) {
+    models.fault("reward",
+                 "the plan takes rewards from a verifier (policy.reward: verifier): leave the "
+                 "model out, or plan with policy.reward: model");
+  } else {
+    context.warnings.push_back(fmt::format("models.{} is not used by this plan", to_string(role)));
+  }
+}
+
+/// A reward model has learnt its rewards.
+void check_reward_model(MapReader& models, const ModelSource& source) {
+  if (source.random_init || source.init_from) {
+    models.fault("reward", "expected {path: DIR}: rewards come from a trained model");
+  }
+}
+
 /// The models that the algorithm uses; others in the file are only reported.
 void read_models(MapReader models, JobConfig* config, const ConfigContext& context) {
-  const PolicySpec& policy = context.plan.policy;
-  const auto is_used = [&](ModelRole role) {
-    switch (role) {
-      case ModelRole::kActor:
-        return true;
-      case ModelRole::kCritic:
-        return policy.algorithm == Algorithm::kPpo;
-      case ModelRole::kReward:
-        return policy.reward == RewardSource::kModel;
-      case ModelRole::kReference:
-        return policy.kl_reference;
-    }
-    return false;
-  };
   for (std::size_t i = 0; i < kModelRoles; ++i) {
     const auto role = static_cast<ModelRole>(i);
     const std::string key = to_string(role);
-    const bool is_optional = !is_used(role) || role == ModelRole::kReference;
-    if (models.value(key, !is_optional) == nullptr) {
+    const bool used = is_used(role, context.plan.policy);
+    if (models.value(key, used && role != ModelRole::kReference) == nullptr) {
       continue;
     }
     const ModelSource source = read_model(models, role, context);
-    if (is_used(role)) {
-      config->models[i] = source;
-    } else {
-      context.warnings.push_back(fmt::format("models.{} is not used by this plan", key));
+    if (!used) {
+      report_unused_model(models, role, context);
+      continue;
     }
+    if (role == ModelRole::kReward) {
+      check_reward_model(models, source);
+    }
+    config->models[i] = source;
   }
   models.finish();
   auto& reference = config->models[slot(ModelRole::kReference)];
   // The reference is the actor's initial weights unless the file says otherwise.
-  if (is_used(ModelRole::kReference) && (!reference || reference->init_from)) {
+  if (is_used(ModelRole::kReference, context.plan.policy) && (!reference || reference->init_from)) {
     reference = config->models[slot(ModelRole::kActor)];
   }
 }
 
-DataConfig read_data(MapReader data, const ConfigContext& context) {
-  DataConfig result;
-  DatasetOptions& train = result.train;
-  train.path = resolve(context.folder, data.string("prompts"));
-  train.prompt_field = data.string("prompt_field", train.prompt_field);
-  train.answer_field = data.string("answer_field", train.answer_field);
-  train.prompt_template = data.string("template", "");
-  if (train.prompt_template == "chat") {
-    data.fault("template",
-               "chat templates are not supported by this version; write one such as "
-               "\"{question}\\n\"");
-  }
-  train.max_prompt_tokens = data.integer("max_prompt_tokens", kAtLeastZero, 0);
-  train.over_long = static_cast<OverLong>(data.choice("over_long", kOverLongNames, 0));
-  if (data.has("over_long") && !data.has("max_prompt_tokens")) {
-    data.fault("over_long", "needs data.max_prompt_tokens, the limit it applies to");
-  }
-  result.shuffle = data.boolean("shuffle", true);
-  result.eval = resolve(context.folder, data.string("eval", ""));
-  result.eval_every = data.integer("eval_every", kAtLeastZero, 0);
-  if (result.eval_every > 0 && result.eval.empty()) {
-    data.fault("eval_every", "needs data.eval, the prompts to evaluate on");
-  }
-  for (const char* key : {"messages_field", "chosen_field", "rejected_field"}) {
-    reject_key(data, key, "prompts are plain text in data.prompt_field");
-  }
-  data.finish();
-  return result;
-}
-
-/// A pattern that does not compile is a fault of its key; a missing one is reported already.
-void check_pattern(MapReader& reward, const VerifierSpec& spec) {
-  if (spec.pattern.empty()) {
-    return;
-  }
-  try {
-    check_verifier(spec);
-  } catch (const Error& error) {
-    reward.fault("pattern", error.message());
-  }
-}
-
-VerifierSpec read_reward(MapReader reward) {
-  VerifierSpec result;
-  reject_key(reward, "command", "use one of the built-in verifiers");
-  const YamlValue* name = reward.value("verifier", !reward.has("command"));
-  if (name != nullptr && (name->scalar == "math" || name->scalar == "countdown")) {
-    reward.fault("verifier",
-                 fmt::format("`{}` is not supported by this version; it has {}",
-                             name->scalar,
-                             fmt::join(kVerifierNames, ", ")));
-  } else if (name != nullptr) {
-    result.kind = static_cast<VerifierKind>(reward.choice("verifier", kVerifierNames));
-  }
-  if (result.kind == VerifierKind::kRegex) {
-    result.pattern = reward.string("pattern");
-    check_pattern(reward, result);
-  } else if (reward.has("pattern")) {
-    reward.fault("pattern", "only `verifier: regex` has a pattern");
-  }
-  reward.ignore("pattern");
-  reward.finish();
-  return result;
-}
-
-SamplingConfig read_sampling(MapReader sampling, std::int64_t vocab_size) {
+SamplingConfig read_sampling(MapReader& root, const ConfigContext& context) {
   SamplingConfig result;
+  if (trains_on_preferences(context.plan.policy)) {
+    if (root.has("sampling")) {
+      context.warnings.emplace_back("sampling is not used: offline dpo generates nothing");
+    }
+    root.ignore("sampling");
+    return result;
+  }
+  MapReader sampling = root.map("sampling", false);
+  const auto vocab_size = static_cast<double>(context.plan.model(ModelRole::kActor).vocab_size);
   result.temperature = sampling.number("temperature", {1e-3, 1e3}, result.temperature);
   result.top_p = sampling.number("top_p", {1e-6, 1.0}, result.top_p);
-  result.top_k = sampling.integer("top_k", {0.0, static_cast<double>(vocab_size)}, result.top_k);
+  result.top_k = sampling.integer("top_k", {0.0, vocab_size}, result.top_k);
   sampling.finish();
   return result;
 }
@@ -195,6 +158,7 @@ RuntimeConfig read_runtime(MapReader runtime) {
   result.metrics_dir = read_directory(runtime, "metrics", "metrics");
   result.save_dir = read_directory(runtime, "save", "");
   result.rollouts = runtime.string("rollouts", "");
+  result.publish = static_cast<Publish>(runtime.choice("publish", kPublishNames, 0));
   runtime.finish();
   return result;
 }
@@ -217,32 +181,40 @@ SlurmConfig read_slurm(MapReader slurm) {
   return result;
 }
 
-std::int64_t actor_vocabulary(const WorkloadConfig& plan) {
-  return plan.model(ModelRole::kActor).vocab_size;
-}
-
 }  // namespace
 
-void reject_key(MapReader& reader, const std::string& key, const std::string& advice) {
+fs::path resolve_path(const fs::path& folder, const std::string& text) {
+  return text.empty() ? fs::path() : (folder / text).lexically_normal();
+}
+
+bool trains_on_preferences(const PolicySpec& policy) {
+  return policy.algorithm == Algorithm::kDpo && policy.dpo_mode == DpoMode::kOffline;
+}
+
+void refuse_key(MapReader& reader, const std::string& key, const std::string& reason) {
   if (reader.has(key)) {
-    reader.fault(key, "not supported by this version; " + advice);
+    reader.fault(key, reason);
   }
   reader.ignore(key);
 }
 
+void reject_key(MapReader& reader, const std::string& key, const std::string& advice) {
+  refuse_key(reader, key, "not supported by this version; " + advice);
+}
+
 JobConfig read_job_config(MapReader& root, ConfigContext context) {
   JobConfig config;
-  config.plan = resolve(context.folder, root.string("plan"));
+  config.plan = resolve_path(context.folder, root.string("plan"));
   if (root.has("seed")) {
     config.seed = static_cast<std::uint64_t>(root.integer("seed", kAtLeastZero));
   }
   root.ignore("seed");
   context.seed = config.seed.value_or(context.plan.seed);
   read_models(root.map("models", true), &config, context);
-  config.data = read_data(root.map("data", true), context);
-  config.verifier = read_reward(root.map("reward", true));
+  config.data = read_data_config(root.map("data", true), context);
+  config.verifier = read_reward_config(root, context);
   config.train = read_train_config(root, context);
-  config.sampling = read_sampling(root.map("sampling", false), actor_vocabulary(context.plan));
+  config.sampling = read_sampling(root, context);
   config.runtime = read_runtime(root.map("runtime", false));
   config.slurm = read_slurm(root.map("slurm", false));
   root.finish();
@@ -267,7 +239,7 @@ JobConfig load_job_config(const fs::path& path,
   const std::string planned = plan_override.empty() ? root.string("plan") : plan_override.string();
   faults.throw_if_any();
   const fs::path plan_path =
-      plan_override.empty() ? resolve(folder, planned) : fs::absolute(plan_override);
+      plan_override.empty() ? resolve_path(folder, planned) : fs::absolute(plan_override);
   const PlanFile plan = load_plan_file(plan_path);
   check_supported(plan);
   JobConfig config = read_job_config(root, {plan.inputs, folder, warnings});

@@ -191,7 +191,7 @@ std::string job_text(const Job& job, const Provenance* provenance) {
   body.field("seed", static_cast<std::int64_t>(job.seed));
   write_inputs(body, job);
   body.begin_map("config");
-  write_job_config(body, job.config, job.inputs.policy.algorithm);
+  write_job_config(body, job.config, job.inputs.policy);
   body.end_map();
   write_graph(body, job);
   write_transfers(body, job);

@@ -15,8 +15,6 @@ constexpr Bounds kRate{0.0, 10.0};
 /// Options that PPO and GRPO have in common.
 void read_policy_options(MapReader& block, TrainConfig* train, const PolicySpec& plan) {
   PolicyLossOptions& policy = train->policy;
-  train->epochs = block.integer("epochs", kAtLeastOne, plan.epochs);
-  train->minibatches = block.integer("minibatches", kAtLeastOne, plan.minibatches);
   policy.dual_clip = block.number("dual_clip", kCoefficient, 0.0);
   if (policy.dual_clip != 0.0 && policy.dual_clip <= 1.0) {
     block.fault("dual_clip", "must exceed 1, or be 0 for none");
@@ -24,11 +22,21 @@ void read_policy_options(MapReader& block, TrainConfig* train, const PolicySpec&
   policy.ratio = static_cast<RatioLevel>(block.choice("ratio", kRatioNames, 0));
   policy.aggregation = static_cast<Aggregation>(block.choice("loss", kAggregationNames, 0));
   policy.entropy_coef = block.number("entropy_coef", kCoefficient, 0.0);
-  if (block.boolean("decoupled", false)) {
+  train->decoupled = block.boolean("decoupled", false);
+  if (train->decoupled && !plan.recompute_logprobs) {
     block.fault("decoupled",
-                "not supported by this version, which runs without staleness: leave it out");
+                "needs the log-probabilities of the policy at the start of the update: set "
+                "policy.recompute_logprobs: true in the workload configuration and plan again");
   }
-  reject_key(block, "kl_target", "use a fixed kl_coef");
+}
+
+/// A target steers the coefficient of the KL in the reward.
+void read_kl_controller(MapReader& block, KlController* controller) {
+  controller->target = block.number("kl_target", kCoefficient, 0.0);
+  controller->horizon = block.number("kl_horizon", {1.0, 1e12}, controller->horizon);
+  if (block.has("kl_horizon") && controller->target == 0.0) {
+    block.fault("kl_horizon", "needs kl_target, the divergence to steer towards");
+  }
 }
 
 void read_ppo(MapReader& block, TrainConfig* train) {
@@ -50,7 +58,8 @@ void read_ppo(MapReader& block, TrainConfig* train) {
                                   Whitening::kUnbiased,
                                   Whitening::kNone};
   train->whiten = kKinds[block.choice("whiten", names, 1)];
-  reject_key(block, "value_coef", "it belongs to a trunk shared by actor and critic");
+  train->value_coef = block.number("value_coef", kCoefficient, train->value_coef);
+  read_kl_controller(block, &train->kl_controller);
 }
 
 void read_grpo(MapReader& block, TrainConfig* train) {
@@ -62,15 +71,30 @@ void read_grpo(MapReader& block, TrainConfig* train) {
       static_cast<KlEstimator>(block.choice("kl_estimator", kKlEstimatorNames, 2));
   train->advantage = static_cast<GroupAdvantage>(block.choice("advantage", kAdvantageNames, 0));
   train->std_eps = block.number("std_eps", kCoefficient, 1e-6);
+  for (const char* key : {"kl_target", "kl_horizon"}) {
+    refuse_key(block, key, "steers the KL in the reward, which grpo has in its loss: use kl_coef");
+  }
+}
+
+void read_dpo(MapReader& block, DpoLossOptions* dpo) {
+  dpo->beta = block.number("beta", {1e-6, 1e6}, dpo->beta);
+  dpo->kind = static_cast<DpoLossKind>(block.choice("loss", kDpoLossNames, 0));
+  dpo->label_smoothing = block.number("label_smoothing", {0.0, 0.5}, 0.0);
+  if (dpo->label_smoothing != 0.0 && dpo->kind != DpoLossKind::kSigmoid) {
+    block.fault("label_smoothing", "only `loss: sigmoid` smooths labels");
+  }
 }
 
 /// Without a reference there is nothing to keep near, whatever the coefficient.
 void warn_of_idle_kl(const MapReader& block, const ConfigContext& context) {
   const PolicySpec& policy = context.plan.policy;
-  if (block.has("kl_coef") && !policy.kl_reference) {
-    context.warnings.push_back(
-        fmt::format("train.{}.kl_coef is not used: the plan has policy.kl_reference: false",
-                    to_string(policy.algorithm)));
+  for (const char* key : {"kl_coef", "kl_target"}) {
+    if (block.has(key) && !policy.kl_reference) {
+      context.warnings.push_back(
+          fmt::format("train.{}.{} is not used: the plan has policy.kl_reference: false",
+                      to_string(policy.algorithm),
+                      key));
+    }
   }
 }
 
@@ -87,20 +111,22 @@ void read_algorithm(MapReader& block, TrainConfig* train, const ConfigContext& c
   }
   MapReader options = block.map(to_string(algorithm), false);
   warn_of_idle_kl(options, context);
+  train->epochs = options.integer("epochs", kAtLeastOne, context.plan.policy.epochs);
+  train->minibatches = options.integer("minibatches", kAtLeastOne, context.plan.policy.minibatches);
   switch (algorithm) {
     case Algorithm::kPpo:
       read_policy_options(options, train, context.plan.policy);
       read_ppo(options, train);
-      options.finish();
       break;
     case Algorithm::kGrpo:
       read_policy_options(options, train, context.plan.policy);
       read_grpo(options, train);
-      options.finish();
       break;
-    case Algorithm::kDpo:  // refused as a whole by the compiler
+    case Algorithm::kDpo:
+      read_dpo(options, &train->dpo);
       break;
   }
+  options.finish();
 }
 
 void read_optimizer(MapReader optimizer, TrainConfig* train) {

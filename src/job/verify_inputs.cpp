@@ -2,16 +2,16 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <set>
 
 #include "job/input_digest.h"
+#include "job/verify_texts.h"
 #include "rpeg/base/error.h"
 #include "rpeg/hf/safetensors.h"
-#include "rpeg/hf/tokenizer.h"
 #include "rpeg/job/tensors.h"
+#include "rpeg/spec/head_config.h"
 
 namespace rpeg {
 namespace {
@@ -20,21 +20,25 @@ namespace fs = std::filesystem;
 
 std::size_t slot(ModelRole role) { return static_cast<std::size_t>(role); }
 
+bool has_scalar_head(ModelRole role) {
+  return role == ModelRole::kCritic || role == ModelRole::kReward;
+}
+
 /// Collects faults, so that the user sees them all at once.
 class Verifier {
  public:
   explicit Verifier(Job* job) : job_(*job) {}
 
   void run() {
-    for (const ModelRole role : {ModelRole::kActor, ModelRole::kCritic, ModelRole::kReference}) {
-      const auto& configured = job_.config.models[slot(role)];
+    for (std::size_t i = 0; i < kModelRoles; ++i) {
+      const auto& configured = job_.config.models[i];
       if (configured) {
         const ModelSource& source = *configured;
-        attempt([&] { check_model(role, source); });
+        attempt([&] { check_model(static_cast<ModelRole>(i), source); });
       }
     }
     if (faults_.empty()) {
-      attempt([&] { check_texts(); });
+      attempt([&] { verify_texts(job_, faults_, files_); });
     }
     if (!faults_.empty()) {
       throw Error(ErrorKind::kUsage, fmt::format("{}", fmt::join(faults_, "\n")));
@@ -68,8 +72,28 @@ class Verifier {
     files_.insert(path / "config.json");
     compare_shapes(role, found, path);
     job_.inputs.models[slot(role)] = found;
+    if (role == ModelRole::kReward) {
+      check_reward_head(path);
+    }
     if (!source.random_init && !source.init_from) {
       check_weights(role, found, path);
+    }
+  }
+
+  /// Rewards are one number a sequence.
+  void check_reward_head(const fs::path& path) {
+    const HeadConfig head = load_hf_head(path);
+    if (!head.architecture.ends_with("ForSequenceClassification")) {
+      faults_.push_back(
+          fmt::format("models.reward: {} is of a {}; a reward model has a scalar head: "
+                      "...ForSequenceClassification with num_labels 1",
+                      (path / "config.json").string(),
+                      head.architecture));
+    } else if (head.labels.value_or(1) != 1) {
+      faults_.push_back(
+          fmt::format("models.reward: {} has {} labels; a reward model has num_labels 1",
+                      (path / "config.json").string(),
+                      *head.labels));
     }
   }
 
@@ -90,7 +114,7 @@ class Verifier {
     compare("num_heads", planned.num_heads, found.num_heads);
     compare("num_kv_heads", planned.num_kv_heads, found.num_kv_heads);
     compare("gated_ffn", planned.gated_ffn, found.gated_ffn);
-    if (role != ModelRole::kCritic) {  // a value head replaces the tied or untied one
+    if (!has_scalar_head(role)) {  // which replaces the tied or untied one
       compare("tied_embeddings", planned.tied_embeddings, found.tied_embeddings);
     }
     if (!differences.empty()) {
@@ -107,10 +131,11 @@ class Verifier {
       files_.insert(entry.file);
     }
     std::vector<std::string> wrong;
-    for (const ModelTensor& tensor : model_tensors(spec, role == ModelRole::kCritic)) {
+    for (const ModelTensor& tensor : model_tensors(spec, has_scalar_head(role))) {
       const auto entry = entries.find(tensor.name);
       if (entry == entries.end()) {
-        if (tensor.name != "score.weight") {  // a fresh value head starts at zero
+        // A critic's fresh value head starts at zero; a reward model has learnt its own.
+        if (tensor.name != "score.weight" || role == ModelRole::kReward) {
           wrong.push_back(fmt::format("{} is missing", tensor.name));
         }
       } else if (entry->second.shape != tensor.shape) {
@@ -131,93 +156,6 @@ class Verifier {
           path.string(),
           fmt::join(wrong.begin(), wrong.begin() + static_cast<std::ptrdiff_t>(shown), "; "),
           more));
-    }
-  }
-
-  void check_texts() {
-    const fs::path& path = model_directory(job_.config, ModelRole::kActor);
-    const Tokenizer tokenizer = Tokenizer::load(path);
-    files_.insert(path / "tokenizer.json");
-    check_vocabulary(tokenizer.vocab_size(), path);
-    DatasetOptions held_out = job_.config.data.train;
-    held_out.path = job_.config.data.eval;
-    check_prompts("data.prompts", job_.config.data.train, tokenizer);
-    if (!held_out.path.empty()) {
-      check_prompts("data.eval", held_out, tokenizer);
-    }
-  }
-
-  void check_vocabulary(std::int64_t tokenizer_size, const fs::path& path) {
-    const std::int64_t model_size = job_.inputs.model(ModelRole::kActor).vocab_size;
-    if (tokenizer_size > model_size) {
-      faults_.push_back(
-          fmt::format("models.actor: the vocabularies of model and tokenizer disagree: {} has {} "
-                      "tokens, the model's embedding {}; use the tokenizer that belongs to the "
-                      "model",
-                      (path / "tokenizer.json").string(),
-                      tokenizer_size,
-                      model_size));
-    } else if (tokenizer_size < model_size) {
-      spdlog::warn(
-          "the tokenizer has {} tokens, the model's embedding {}: the last {} can be "
-          "sampled but mean nothing",
-          tokenizer_size,
-          model_size,
-          model_size - tokenizer_size);
-    }
-  }
-
-  /// Reports the first prompt whose ground truth the verifier cannot use.
-  void check_answers(const char* key, const std::vector<Prompt>& prompts) {
-    for (const Prompt& prompt : prompts) {
-      try {
-        check_answer(job_.config.verifier, prompt.answer);
-      } catch (const Error& error) {
-        faults_.push_back(fmt::format("{}: {} (prompt \"{}\"); is data.answer_field `{}` right?",
-                                      key,
-                                      error.message(),
-                                      prompt.text.substr(0, 40),
-                                      job_.config.data.train.answer_field));
-        return;
-      }
-    }
-  }
-
-  void check_prompts(const char* key, const DatasetOptions& options, const Tokenizer& tokenizer) {
-    const std::vector<Prompt> prompts = load_dataset(options, tokenizer);
-    files_.insert(options.path);
-    check_answers(key, prompts);
-    std::int64_t longest = 0;
-    for (const Prompt& prompt : prompts) {
-      longest = std::max(longest, static_cast<std::int64_t>(prompt.tokens.size()));
-    }
-    const WorkloadSpec& workload = job_.inputs.workload;
-    if (longest > workload.context_length) {
-      faults_.push_back(fmt::format(
-          "{}: the longest prompt has {} tokens, the plan was made for context_length {}; set "
-          "data.max_prompt_tokens: {} (with over_long: drop or truncate) or plan for longer "
-          "prompts",
-          key,
-          longest,
-          workload.context_length,
-          workload.context_length));
-    }
-    for (const ModelRole role : {ModelRole::kActor, ModelRole::kCritic, ModelRole::kReference}) {
-      if (!job_.config.models[slot(role)]) {
-        continue;
-      }
-      const std::int64_t positions = job_.inputs.model(role).max_positions;
-      if (longest + workload.generation_length > positions) {
-        faults_.push_back(fmt::format(
-            "{}: the longest prompt of {} tokens and generation_length {} need {} positions, "
-            "models.{} has max_position_embeddings {}",
-            key,
-            longest,
-            workload.generation_length,
-            longest + workload.generation_length,
-            to_string(role),
-            positions));
-      }
     }
   }
 

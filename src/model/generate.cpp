@@ -3,53 +3,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
+#include <tuple>
 
-#include "model/sampler.h"
-#include "model/trunk.h"
+#include "model/generation_pass.h"
 #include "rpeg/base/error.h"
-#include "rpeg/kernels/embedding.h"
-#include "rpeg/kernels/linear.h"
-#include "rpeg/kernels/rmsnorm.h"
-#include "rpeg/kernels/rope.h"
-#include "rpeg/kernels/sampling.h"
 
 namespace rpeg {
 namespace {
 
-// Prompt tokens that one prefill pass takes, and logits formed at a time: bounds on scratch memory.
-constexpr std::int64_t kPrefillTokens = 8192;
-constexpr std::int64_t kLogitsInBlock = std::int64_t{1} << 18;
-constexpr std::int64_t kLeastRowsInBlock = 32;
+// Rows that a session must compute for the transposed copies of its weights to pay for themselves.
+constexpr std::int64_t kRowsThatRepayPacking = 256;
 
-/// A sequence on its way: rows [first, first + length) of each layer's cache are filled.
-struct Sequence {
-  std::size_t request = 0;
-  std::int64_t first = 0;
-  std::int64_t length = 0;
-  std::int32_t next = 0;  // the last token drawn, not yet in the cache
+/// Sequences that step together, one of several groups in flight between the pipeline stages.
+struct SequenceGroup {
+  std::vector<LiveSequence> live;
+  std::vector<std::size_t> free_places;  // the next one last
+  bool in_flight = false;                // its tokens have not been read yet
+  std::vector<DrawnToken> drawn;         // on the last stage, until they are read
 };
 
-struct Generation {
-  const Model<float>& model;
-  std::span<const GenerationRequest> requests;
-  const SamplingOptions& options;
-  cpu::AttentionShape shape{};
-  std::int64_t cache_rows = 0;   // of one layer
-  std::vector<float> cache{};    // (L, cache_rows, 2 n d)
-  std::vector<float> angles{};   // cosine, then sine, each (positions, d / 2)
-  std::vector<float> storage{};  // activations of one pass
-  std::vector<Sequence> live{};
-  std::vector<GenerationResult> results{};
-  SamplerScratch sampler{};
-
-  const ModelSpec& spec() const { return *model.spec; }
-  float* layer_cache(std::int64_t layer) {
-    return cache.data() + layer * cache_rows * shape.kv_width();
-  }
-  TrunkRows<float> rows(std::span<const std::int32_t> positions) const {
-    return {model, positions, angles.data(), angles.data() + angles.size() / 2};
-  }
+struct Ended {
+  std::int64_t round = 0;
+  std::size_t request = 0;
 };
 
 void check_requests(const ModelSpec& spec,
@@ -77,257 +53,227 @@ void check_requests(const ModelSpec& spec,
   }
 }
 
-/// Gives every sequence its stretch of the cache and fills the table of angles.
-void prepare(Generation& run) {
-  const ModelSpec& spec = run.spec();
-  run.shape = attention_shape(spec);
-  run.results.resize(run.requests.size());
-  std::int64_t longest = 0;
-  for (std::size_t i = 0; i < run.requests.size(); ++i) {
-    const auto length = static_cast<std::int64_t>(run.requests[i].prompt.size());
-    run.live.push_back({i, run.cache_rows, length, 0});
-    // The last token drawn never enters the cache.
-    run.cache_rows += length + run.options.max_new_tokens - 1;
-    longest = std::max(longest, length + run.options.max_new_tokens);
-  }
-  run.cache.resize(static_cast<std::size_t>(spec.layers * run.cache_rows * run.shape.kv_width()));
-  const std::int64_t angles = longest * spec.head_dim / 2;
-  run.angles.resize(static_cast<std::size_t>(2 * angles));
-  cpu::rope_table(
-      spec.rope_theta, spec.head_dim, longest, run.angles.data(), run.angles.data() + angles);
-}
-
-/// Buffers of one pass over some rows.
-struct Pass {
-  LayerActivations<float> layer;
-  float* attention_scratch;
-  float* logits;       // (rows in a block, V)
-  float* log_sum_exp;  // (rows in a block)
-  std::int64_t block_rows;
-};
-
-Pass place_pass(Generation& run, std::int64_t rows, std::int64_t scratch_size) {
-  const ModelSpec& spec = run.spec();
-  const auto place = [&](Arena<float>& arena) {
-    Pass pass{};
-    pass.block_rows = std::min(rows, std::max(kLeastRowsInBlock, kLogitsInBlock / spec.vocab_size));
-    pass.layer = place_layer(spec, rows, true, arena);
-    pass.attention_scratch = arena.take(scratch_size);
-    pass.logits = arena.take(pass.block_rows * spec.vocab_size);
-    pass.log_sum_exp = arena.take(pass.block_rows);
-    return pass;
-  };
-  Arena<float> measured;
-  place(measured);
-  Arena<float> arena(run.storage, measured);
-  return place(arena);
-}
-
-/// Copies the keys and values of row `row` of a pass to row `to` of a layer's cache.
-void store_keys_and_values(const Generation& run,
-                           const float* qkv,
-                           std::int64_t row,
-                           float* layer_cache,
-                           std::int64_t to) {
-  std::copy_n(qkv + row * run.shape.qkv_width() + run.shape.query_width(),
-              run.shape.kv_width(),
-              layer_cache + to * run.shape.kv_width());
-}
-
-/// Draws the next token of a sequence from its row of relative logits.
-void draw(Generation& run,
-          Sequence& sequence,
-          std::span<const float> relative_logits,
-          float log_sum_exp) {
-  const GenerationRequest& request = run.requests[sequence.request];
-  GenerationResult& result = run.results[sequence.request];
-  const std::int64_t position = sequence.length;
-  sequence.next = sample_token(run.options, request, position, relative_logits, run.sampler);
-  const float logprob = relative_logits[static_cast<std::size_t>(sequence.next)] - log_sum_exp;
-  result.tokens.push_back(sequence.next);
-  result.logprobs.push_back(logprob);
-  const auto& stops = run.options.stop_tokens;
-  result.stopped = std::find(stops.begin(), stops.end(), sequence.next) != stops.end();
-}
-
-/// Norms the residual stream of `rows` rows of a pass, forms their logits block by block, and calls
-/// `use(row, relative logits, log sum exp)` for each.
-template <typename Use>
-void for_each_logits(Generation& run, const Pass& pass, std::int64_t rows, Use use) {
-  const ModelSpec& spec = run.spec();
-  const float* weights = run.model.weights.data();
-  const double temperature = run.options.greedy ? 1.0 : run.options.temperature;
-  cpu::rmsnorm_forward({rows, spec.hidden_dim, spec.rms_norm_eps},
-                       pass.layer.input,
-                       weights + final_norm_offset(spec, *run.model.layout),
-                       pass.layer.input_norm,
-                       pass.layer.input_rms);
-  for (std::int64_t first = 0; first < rows; first += pass.block_rows) {
-    const std::int64_t count = std::min(pass.block_rows, rows - first);
-    cpu::linear_forward({count, spec.vocab_size, spec.hidden_dim},
-                        pass.layer.input_norm + first * spec.hidden_dim,
-                        weights + head_offset(*run.model.layout),
-                        pass.logits);
-    cpu::relative_logits(count, spec.vocab_size, temperature, pass.logits, pass.log_sum_exp);
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (!std::isfinite(pass.log_sum_exp[i])) {
-        throw Error(
-            ErrorKind::kRuntime,
-            fmt::format("the model's logits are not finite (iteration {})", run.options.iteration));
-      }
-      use(first + i,
-          std::span<const float>(pass.logits + i * spec.vocab_size,
-                                 static_cast<std::size_t>(spec.vocab_size)),
-          pass.log_sum_exp[i]);
-    }
-  }
-}
-
-/// Runs of equal prompts: entry i is the first sequence of run i; the last entry is the end.
-std::vector<std::size_t> prompt_runs(std::span<const GenerationRequest> requests) {
-  std::vector<std::size_t> runs;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    if (i == 0 || requests[i].prompt != requests[i - 1].prompt) {
-      runs.push_back(i);
-    }
-  }
-  runs.push_back(requests.size());
-  return runs;
-}
-
-/// Computes the prompts of the runs `runs` (all but the last entry, which ends them) together,
-/// fills the cache of every sequence and draws its first token.
-void prefill(Generation& run, std::span<const std::size_t> runs) {
-  const ModelSpec& spec = run.spec();
-  PackedBatch batch;
-  std::vector<std::int32_t> positions;
-  for (std::size_t i = 0; i + 1 < runs.size(); ++i) {
-    const auto& prompt = run.requests[runs[i]].prompt;
-    append_sequence(batch, prompt);
-    for (std::size_t t = 0; t < prompt.size(); ++t) {
-      positions.push_back(static_cast<std::int32_t>(t));
-    }
-  }
-  const Pass pass = place_pass(run, batch.token_count(), cpu::attention_scratch_size(batch.starts));
-  const TrunkRows<float> rows = run.rows(positions);
-  const LayerActivations<float>& layer = pass.layer;
-  cpu::embedding_forward(
-      std::span(batch.tokens), spec.hidden_dim, run.model.weights.data(), layer.input);
-  for (std::int64_t index = 0; index < spec.layers; ++index) {
-    project_qkv(rows, index, layer);
-    cpu::attention_forward(run.shape,
-                           std::span(batch.starts),
-                           layer.qkv,
-                           layer.attention,
-                           layer.log_sum_exp,
-                           pass.attention_scratch);
-    for (std::size_t i = 0; i + 1 < runs.size(); ++i) {
-      for (std::size_t s = runs[i]; s < runs[i + 1]; ++s) {
-        for (std::int64_t t = batch.starts[i]; t < batch.starts[i + 1]; ++t) {
-          store_keys_and_values(
-              run, layer.qkv, t, run.layer_cache(index), run.live[s].first + t - batch.starts[i]);
-        }
-      }
-    }
-    finish_layer(rows, index, layer, layer.middle);
-  }
-  // Only the last token of each prompt predicts.
-  const auto prompts = static_cast<std::int64_t>(runs.size()) - 1;
-  for (std::int64_t i = 0; i < prompts; ++i) {
-    const std::int64_t last = batch.starts[static_cast<std::size_t>(i) + 1] - 1;
-    std::copy_n(
-        layer.input + last * spec.hidden_dim, spec.hidden_dim, layer.input + i * spec.hidden_dim);
-  }
-  for_each_logits(
-      run, pass, prompts, [&](std::int64_t row, std::span<const float> logits, float log_sum) {
-        const auto i = static_cast<std::size_t>(row);
-        for (std::size_t s = runs[i]; s < runs[i + 1]; ++s) {
-          draw(run, run.live[s], logits, log_sum);
-        }
-      });
-}
-
-void prefill_all(Generation& run) {
-  const std::vector<std::size_t> runs = prompt_runs(run.requests);
-  for (std::size_t first = 0; first + 1 < runs.size();) {
-    std::size_t end = first;
-    std::size_t tokens = 0;
-    do {
-      tokens += run.requests[runs[end]].prompt.size();
-      ++end;
-    } while (end + 1 < runs.size() && tokens + run.requests[runs[end]].prompt.size() <=
-                                          static_cast<std::size_t>(kPrefillTokens));
-    prefill(run, std::span(runs).subspan(first, end - first + 1));
-    first = end;
-  }
-}
-
-/// Takes every live sequence one token further.
-void decode(Generation& run) {
-  const ModelSpec& spec = run.spec();
-  std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> positions;
-  std::vector<cpu::CachedQuery> queries;
-  std::int64_t longest = 0;
-  for (Sequence& sequence : run.live) {
-    tokens.push_back(sequence.next);
-    positions.push_back(static_cast<std::int32_t>(sequence.length));
-    ++sequence.length;
-    queries.push_back({sequence.first, sequence.length});
-    longest = std::max(longest, sequence.length);
-  }
-  const auto count = static_cast<std::int64_t>(run.live.size());
-  const Pass pass = place_pass(run, count, longest);
-  const TrunkRows<float> rows = run.rows(positions);
-  const LayerActivations<float>& layer = pass.layer;
-  cpu::embedding_forward(std::span<const std::int32_t>(tokens),
-                         spec.hidden_dim,
-                         run.model.weights.data(),
-                         layer.input);
-  for (std::int64_t index = 0; index < spec.layers; ++index) {
-    project_qkv(rows, index, layer);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const cpu::CachedQuery& query = queries[static_cast<std::size_t>(i)];
-      store_keys_and_values(
-          run, layer.qkv, i, run.layer_cache(index), query.first + query.length - 1);
-    }
-    cpu::cached_attention(run.shape,
-                          std::span<const cpu::CachedQuery>(queries),
-                          layer.qkv,
-                          run.layer_cache(index),
-                          layer.attention,
-                          pass.attention_scratch);
-    finish_layer(rows, index, layer, layer.middle);
-  }
-  for_each_logits(
-      run, pass, count, [&](std::int64_t row, std::span<const float> logits, float log_sum) {
-        draw(run, run.live[static_cast<std::size_t>(row)], logits, log_sum);
-      });
-}
-
-void drop_finished(Generation& run) {
-  std::erase_if(run.live, [&](const Sequence& sequence) {
-    const GenerationResult& result = run.results[sequence.request];
-    return result.stopped ||
-           static_cast<std::int64_t>(result.tokens.size()) == run.options.max_new_tokens;
-  });
+void check_groups(const Model<float>& model) {
+  const ModelShard& shard = model.layout->shard;
+  const ShardGroups& groups = model.groups;
+  check(shard.tp == 1 || (groups.tensor != nullptr && groups.tensor->size() == shard.tp),
+        "generation needs the group of a shard's tensor-parallel ranks");
+  const int stages = groups.pipeline == nullptr ? 1 : groups.pipeline->size();
+  const int stage = groups.pipeline == nullptr ? 0 : groups.pipeline->rank();
+  check(shard.has_embedding == (stage == 0) && shard.has_head == (stage + 1 == stages),
+        "generation needs the group of a shard's pipeline stages");
 }
 
 }  // namespace
 
+/// All ranks of a replica keep the same books and so take the same decisions. A round is one turn
+/// of every group: it reads the tokens of the group's last turn, lets the sequences that ended go,
+/// admits waiting ones, and takes all its sequences through the stages. The tokens of turn (round,
+/// group) are read just before turn (round + 1, group): meanwhile the stages work on other groups.
+struct GenerationSession::State {
+  GenerationPasses passes;
+  std::vector<SequenceGroup> groups{};
+  std::vector<std::int64_t> place_first{};  // first cache row of each place
+  std::size_t waiting = 0;                  // requests from here on have had no place yet
+  std::int64_t round = 1;
+  std::size_t next_group = 0;
+  std::vector<GenerationResult> results{};  // by request
+  std::vector<Ended> ended{};               // and not returned yet
+  std::int64_t ended_count = 0;             // returned ones included
+  std::int64_t returned_count = 0;
+
+  void deal_places(const SessionOptions& options);
+  void take_turns(std::int64_t count);
+  void read_tokens(SequenceGroup& group);
+  void accept(LiveSequence& sequence, const DrawnToken& drawn);
+  void take_turn(SequenceGroup& group);
+  std::vector<FinishedSequence> return_ended(std::int64_t count);
+
+  bool has_ended(const LiveSequence& sequence) const {
+    const GenerationResult& result = results[sequence.request];
+    return result.stopped ||
+           static_cast<std::int64_t>(result.tokens.size()) == passes.sampling.max_new_tokens;
+  }
+};
+
+/// Deals the places of the cache to the groups and measures them. When every sequence has one of
+/// its own it is just as long as needed, else each is long enough for any sequence.
+void GenerationSession::State::deal_places(const SessionOptions& options) {
+  check(options.micro_batches >= 1 && options.max_live >= 0,
+        "a session needs at least one group of sequences, and max_live of at least 0");
+  const auto count = static_cast<std::int64_t>(passes.requests.size());
+  const std::int64_t places = options.max_live == 0 ? count : std::min(options.max_live, count);
+  std::vector<std::int64_t> rows;
+  for (const GenerationRequest& request : passes.requests) {
+    // The last token drawn never enters the cache.
+    rows.push_back(static_cast<std::int64_t>(request.prompt.size()) +
+                   passes.sampling.max_new_tokens - 1);
+  }
+  const std::int64_t longest = rows.empty() ? 0 : *std::max_element(rows.begin(), rows.end());
+  std::int64_t cache_rows = 0;
+  for (std::int64_t place = 0; place < places; ++place) {
+    place_first.push_back(cache_rows);
+    // Places are taken in the order of the requests.
+    cache_rows += places == count ? rows[static_cast<std::size_t>(place)] : longest;
+  }
+  groups.resize(static_cast<std::size_t>(std::min(options.micro_batches, places)));
+  const auto group_count = static_cast<std::int64_t>(groups.size());
+  for (std::int64_t g = 0; g < group_count; ++g) {
+    auto& free_places = groups[static_cast<std::size_t>(g)].free_places;
+    for (std::int64_t p = places * (g + 1) / group_count; p > places * g / group_count; --p) {
+      free_places.push_back(static_cast<std::size_t>(p - 1));
+    }
+  }
+  passes.uses_packed_weights =
+      count * passes.sampling.max_new_tokens >= kRowsThatRepayPacking && places > 1;
+  prepare_passes(passes, cache_rows, longest);
+}
+
+/// Goes on until `count` sequences have ended. The ranks must stop at the same turn: they look at
+/// the number before the last turn of a round, when all tokens of the round before have been read
+/// and nobody can still turn out to have ended in it.
+void GenerationSession::State::take_turns(std::int64_t count) {
+  while (count > 0) {
+    SequenceGroup& group = groups[next_group];
+    read_tokens(group);
+    const bool ends_round = next_group + 1 == groups.size();
+    if (ends_round && ended_count >= count) {
+      return;  // the next call begins with this turn
+    }
+    take_turn(group);
+    next_group = ends_round ? 0 : next_group + 1;
+    round += ends_round ? 1 : 0;
+  }
+}
+
+/// Reads the tokens of the group's last turn, if it had one, and lets go what ended in it.
+void GenerationSession::State::read_tokens(SequenceGroup& group) {
+  if (!group.in_flight) {
+    return;
+  }
+  group.in_flight = false;
+  if (!passes.is_last()) {
+    Comm& pipeline = *passes.model.groups.pipeline;
+    const Bytes message = pipeline.receive(pipeline.size() - 1, kGeneratedTokensTag);
+    check(message.size() == group.live.size() * sizeof(DrawnToken),
+          "the stages of a generation disagree about its sequences");
+    group.drawn.resize(group.live.size());
+    std::memcpy(group.drawn.data(), message.data(), message.size());
+  }
+  for (std::size_t i = 0; i < group.live.size(); ++i) {
+    accept(group.live[i], group.drawn[i]);
+  }
+  group.drawn.clear();
+  std::erase_if(group.live, [&](const LiveSequence& sequence) {
+    if (!has_ended(sequence)) {
+      return false;
+    }
+    // Its turn was in the round before this one.
+    ended.push_back({round - 1, sequence.request});
+    ++ended_count;
+    group.free_places.push_back(sequence.place);
+    return true;
+  });
+}
+
+void GenerationSession::State::accept(LiveSequence& sequence, const DrawnToken& drawn) {
+  sequence.next = drawn.token;
+  GenerationResult& result = results[sequence.request];
+  result.tokens.push_back(drawn.token);
+  result.logprobs.push_back(drawn.logprob);
+  const auto& stops = passes.sampling.stop_tokens;
+  result.stopped = std::find(stops.begin(), stops.end(), drawn.token) != stops.end();
+}
+
+/// Admits waiting sequences to free places and takes all of the group one token further.
+void GenerationSession::State::take_turn(SequenceGroup& group) {
+  const std::size_t decoding = group.live.size();
+  while (!group.free_places.empty() && waiting < passes.requests.size()) {
+    const std::size_t place = group.free_places.back();
+    group.free_places.pop_back();
+    const auto length = static_cast<std::int64_t>(passes.requests[waiting].prompt.size());
+    group.live.push_back({waiting, place, place_first[place], length, 0});
+    ++waiting;
+  }
+  if (group.live.empty()) {
+    return;
+  }
+  const std::span<LiveSequence> live(group.live);
+  if (decoding > 0) {
+    for (LiveSequence& sequence : live.first(decoding)) {
+      ++sequence.length;
+    }
+    decode(passes, live.first(decoding), group.drawn);
+  }
+  if (decoding < live.size()) {
+    prefill(passes, live.subspan(decoding), group.drawn);
+  }
+  group.in_flight = true;
+  Comm* pipeline = passes.model.groups.pipeline;
+  for (int stage = 0; passes.is_last() && pipeline != nullptr && stage < pipeline->rank();
+       ++stage) {
+    Bytes message;
+    append_bytes(message, std::span<const DrawnToken>(group.drawn));
+    pipeline->send(stage, kGeneratedTokensTag, std::move(message));
+  }
+}
+
+std::vector<FinishedSequence> GenerationSession::State::return_ended(std::int64_t count) {
+  std::sort(ended.begin(), ended.end(), [&](const Ended& a, const Ended& b) {
+    const auto key = [&](const Ended& e) {
+      const GenerationRequest& request = passes.requests[e.request];
+      return std::tuple(e.round, request.prompt_index, request.sample_index, e.request);
+    };
+    return key(a) < key(b);
+  });
+  std::vector<FinishedSequence> finished;
+  for (const Ended& e : ended) {
+    if (returned_count == count) {
+      break;
+    }
+    finished.push_back({e.request, std::move(results[e.request])});
+    ++returned_count;
+  }
+  ended.erase(ended.begin(), ended.begin() + static_cast<std::ptrdiff_t>(finished.size()));
+  return finished;
+}
+
+GenerationSession::GenerationSession(const Model<float>& model,
+                                     std::vector<GenerationRequest> requests,
+                                     const SamplingOptions& sampling,
+                                     const SessionOptions& options) {
+  check_requests(*model.spec, requests, sampling);
+  check_groups(model);
+  state_ = std::make_unique<State>(
+      State{.passes = {.model = model,
+                       .shape = local_shape(*model.spec, model.layout->shard),
+                       .requests = std::move(requests),
+                       .sampling = sampling,
+                       .packed_weights = cpu::PackedWeights<float>(model.weights)}});
+  state_->results.resize(state_->passes.requests.size());
+  state_->deal_places(options);
+}
+
+GenerationSession::~GenerationSession() = default;
+GenerationSession::GenerationSession(GenerationSession&&) noexcept = default;
+GenerationSession& GenerationSession::operator=(GenerationSession&&) noexcept = default;
+
+std::vector<FinishedSequence> GenerationSession::advance(std::int64_t count) {
+  const std::int64_t total =
+      std::min(count, static_cast<std::int64_t>(state_->passes.requests.size()));
+  state_->take_turns(total);
+  return state_->return_ended(total);
+}
+
 std::vector<GenerationResult> generate(const Model<float>& model,
                                        std::span<const GenerationRequest> requests,
                                        const SamplingOptions& options) {
-  check_requests(*model.spec, requests, options);
-  Generation run{model, requests, options};
-  prepare(run);
-  prefill_all(run);
-  drop_finished(run);
-  while (!run.live.empty()) {
-    decode(run);
-    drop_finished(run);
+  GenerationSession session(model, {requests.begin(), requests.end()}, options, {});
+  std::vector<GenerationResult> results(requests.size());
+  for (FinishedSequence& finished : session.advance(static_cast<std::int64_t>(requests.size()))) {
+    results[finished.request] = std::move(finished.result);
   }
-  return std::move(run.results);
+  return results;
 }
 
 }  // namespace rpeg

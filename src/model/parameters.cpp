@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <set>
@@ -29,19 +30,23 @@ std::uint64_t hash_name(const std::string& name) {
   return hash;
 }
 
-/// Normal numbers by Box and Muller, four from each Philox block.
-void fill_normal(std::uint64_t key, double deviation, std::span<float> out) {
-  for (std::size_t first = 0; first < out.size(); first += 4) {
-    const std::uint64_t counter = first / 4;
-    const auto words = philox(
-        key,
-        {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), 0U, 0U});
-    for (std::size_t i = 0; i < std::min<std::size_t>(4, out.size() - first); ++i) {
-      const double radius = std::sqrt(-2.0 * std::log(uniform_open(words[i / 2 * 2])));
-      const double angle = 2.0 * std::numbers::pi * uniform_open(words[i / 2 * 2 + 1]);
-      const double normal = radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
-      out[first + i] = static_cast<float>(deviation * normal);
+/// Normal numbers `first` … of a stream, by Box and Muller, four from each Philox block.
+void fill_normal(std::uint64_t key, double deviation, std::int64_t first, std::span<float> out) {
+  std::array<double, 4> block{};
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint64_t index = static_cast<std::uint64_t>(first) + i;
+    const std::uint64_t counter = index / 4;
+    if (i == 0 || index % 4 == 0) {
+      const auto words = philox(
+          key,
+          {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), 0U, 0U});
+      for (std::size_t n = 0; n < block.size(); ++n) {
+        const double radius = std::sqrt(-2.0 * std::log(uniform_open(words[n / 2 * 2])));
+        const double angle = 2.0 * std::numbers::pi * uniform_open(words[n / 2 * 2 + 1]);
+        block[n] = radius * (n % 2 == 0 ? std::cos(angle) : std::sin(angle));
+      }
     }
+    out[i] = static_cast<float>(deviation * block[index % 4]);
   }
 }
 
@@ -112,6 +117,31 @@ ParameterLayout build_parameter_layout(const ModelSpec& spec, Head head) {
   return build_parameter_layout(spec, head, whole_model(spec));
 }
 
+template <typename T>
+void take_shard(const ShardTensor& part, std::span<const T> whole, std::span<T> held) {
+  check(static_cast<std::int64_t>(held.size()) == part.count, "take_shard fills the part held");
+  const ShardRuns runs = shard_runs(part);
+  for (std::int64_t i = 0; i < runs.count; ++i) {
+    std::copy_n(
+        whole.data() + runs.first + i * runs.stride, runs.length, held.data() + i * runs.length);
+  }
+}
+
+template <typename T>
+void place_shard(const ShardTensor& part, std::span<const T> held, std::span<T> whole) {
+  check(static_cast<std::int64_t>(held.size()) == part.count, "place_shard takes the part held");
+  const ShardRuns runs = shard_runs(part);
+  for (std::int64_t i = 0; i < runs.count; ++i) {
+    std::copy_n(
+        held.data() + i * runs.length, runs.length, whole.data() + runs.first + i * runs.stride);
+  }
+}
+
+template void take_shard(const ShardTensor&, std::span<const float>, std::span<float>);
+template void take_shard(const ShardTensor&, std::span<const double>, std::span<double>);
+template void place_shard(const ShardTensor&, std::span<const float>, std::span<float>);
+template void place_shard(const ShardTensor&, std::span<const double>, std::span<double>);
+
 void initialise_parameters(const ModelSpec& spec,
                            const ParameterLayout& layout,
                            std::uint64_t seed,
@@ -121,12 +151,20 @@ void initialise_parameters(const ModelSpec& spec,
   for (const ParameterTensor& tensor : layout.tensors) {
     const auto out = weights.subspan(static_cast<std::size_t>(tensor.offset),
                                      static_cast<std::size_t>(tensor.count));
-    if (tensor.name == kScalarHead) {
+    if (tensor.name == kScalarHead || tensor.name.ends_with(".bias")) {
       std::fill(out.begin(), out.end(), 0.0F);
     } else if (tensor.shape.size() == 1) {
       std::fill(out.begin(), out.end(), 1.0F);
     } else {
-      fill_normal(derive_seed(seed, hash_name(tensor.name)), spec.initializer_range, out);
+      const std::uint64_t key = derive_seed(seed, hash_name(tensor.name));
+      const ShardRuns runs = shard_runs(tensor.part);
+      for (std::int64_t i = 0; i < runs.count; ++i) {
+        fill_normal(key,
+                    spec.initializer_range,
+                    runs.first + i * runs.stride,
+                    out.subspan(static_cast<std::size_t>(i * runs.length),
+                                static_cast<std::size_t>(runs.length)));
+      }
     }
   }
 }
@@ -175,7 +213,8 @@ void save_hf_directory(const std::filesystem::path& directory,
     copy_tokenizer(tokenizer_source, directory);
   }
   const bool scalar_head = layout.tensors.back().name == kScalarHead;
-  write_file_atomic(directory / "config.json", hf_config_text(spec, scalar_head));
+  write_file_atomic(directory / "config.json",
+                    hf_config_text(spec, {.scalar_head = scalar_head, .bf16 = false}));
   std::vector<TensorView> tensors;
   tensors.reserve(layout.tensors.size());
   for (const ParameterTensor& tensor : layout.tensors) {

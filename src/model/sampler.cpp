@@ -33,20 +33,26 @@ std::array<std::uint32_t, 4> noise_words(std::uint64_t key,
                  static_cast<std::uint32_t>(sample >> 32)});
 }
 
-void fill_noise(const SamplingOptions& options,
-                const GenerationRequest& request,
-                std::int64_t position,
-                std::size_t vocabulary,
-                SamplerScratch& scratch) {
+/// Noise of the tokens from `first_token` on; returns where in scratch.noise the first stands.
+std::size_t fill_noise(const SamplingOptions& options,
+                       const GenerationRequest& request,
+                       std::int64_t position,
+                       std::int32_t first_token,
+                       std::size_t count,
+                       SamplerScratch& scratch) {
   const std::uint64_t key = noise_key(options, request);
-  const std::size_t blocks = (vocabulary + kIdsPerBlock - 1) / kIdsPerBlock;
+  const auto skipped = static_cast<std::size_t>(first_token % kIdsPerBlock);
+  const std::int32_t first_block = first_token / kIdsPerBlock;
+  const std::size_t blocks = (skipped + count + kIdsPerBlock - 1) / kIdsPerBlock;
   scratch.words.resize(blocks * kIdsPerBlock);
   scratch.noise.resize(blocks * kIdsPerBlock);
   for (std::size_t block = 0; block < blocks; ++block) {
-    const auto words = noise_words(key, request, position, static_cast<std::int32_t>(block));
+    const auto words =
+        noise_words(key, request, position, first_block + static_cast<std::int32_t>(block));
     std::copy(words.begin(), words.end(), scratch.words.data() + block * kIdsPerBlock);
   }
   cpu::gumbel_from_words(scratch.words, scratch.noise.data());
+  return skipped;
 }
 
 /// Keeps the `top_k` likeliest tokens (lowest id first among equals), then the fewest of them that
@@ -80,38 +86,42 @@ void choose_candidates(const SamplingOptions& options,
   candidates.resize(count);
 }
 
-std::int32_t argmax(std::span<const float> values) {
-  return static_cast<std::int32_t>(std::max_element(values.begin(), values.end()) - values.begin());
-}
-
 }  // namespace
 
-std::int32_t sample_token(const SamplingOptions& options,
-                          const GenerationRequest& request,
-                          std::int64_t position,
-                          std::span<const float> relative_logits,
-                          SamplerScratch& scratch) {
-  if (options.greedy) {
-    return argmax(relative_logits);
+bool is_truncated(const SamplingOptions& options) {
+  return !options.greedy && (options.top_k > 0 || options.top_p < 1.0);
+}
+
+Candidate best_candidate(const SamplingOptions& options,
+                         const GenerationRequest& request,
+                         std::int64_t position,
+                         std::int32_t first_token,
+                         std::span<const float> relative_logits,
+                         SamplerScratch& scratch) {
+  const double* noise = nullptr;
+  if (!options.greedy) {
+    const std::size_t skipped =
+        fill_noise(options, request, position, first_token, relative_logits.size(), scratch);
+    noise = scratch.noise.data() + skipped;
   }
-  fill_noise(options, request, position, relative_logits.size(), scratch);
-  std::int32_t best = 0;
-  double best_score = -std::numeric_limits<double>::infinity();
-  const auto consider = [&](std::size_t id) {
-    const double score = static_cast<double>(relative_logits[id]) + scratch.noise[id];
-    if (score > best_score) {
-      best_score = score;
-      best = static_cast<std::int32_t>(id);
+  Candidate best;
+  const auto consider = [&](std::size_t i) {
+    const double score =
+        static_cast<double>(relative_logits[i]) + (noise == nullptr ? 0.0 : noise[i]);
+    const std::int32_t token = first_token + static_cast<std::int32_t>(i);
+    // Truncated candidates come in the order of their probability.
+    if (score > best.score || (score == best.score && token < best.token)) {
+      best = {score, relative_logits[i], token};
     }
   };
-  if (options.top_k > 0 || options.top_p < 1.0) {
+  if (is_truncated(options)) {
     choose_candidates(options, relative_logits, scratch.candidates);
-    for (const std::int32_t id : scratch.candidates) {
-      consider(static_cast<std::size_t>(id));
+    for (const std::int32_t i : scratch.candidates) {
+      consider(static_cast<std::size_t>(i));
     }
   } else {
-    for (std::size_t id = 0; id < relative_logits.size(); ++id) {
-      consider(id);
+    for (std::size_t i = 0; i < relative_logits.size(); ++i) {
+      consider(i);
     }
   }
   return best;

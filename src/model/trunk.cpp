@@ -1,9 +1,12 @@
 #include "model/trunk.h"
 
 #include <algorithm>
+#include <numbers>
 
 #include "rpeg/base/error.h"
+#include "rpeg/kernels/add.h"
 #include "rpeg/kernels/embedding.h"
+#include "rpeg/kernels/head_norm.h"
 #include "rpeg/kernels/linear.h"
 #include "rpeg/kernels/rmsnorm.h"
 #include "rpeg/kernels/rope.h"
@@ -12,156 +15,233 @@
 namespace rpeg {
 namespace {
 
-constexpr std::int64_t kTensorsPerLayer = 9;
+/// First element of the tensor `name`, which stands behind the layers.
+std::int64_t offset_behind_layers(const ParameterLayout& layout, std::string_view name) {
+  const auto found = std::find_if(
+      layout.tensors.rbegin(), layout.tensors.rend(), [&](const ParameterTensor& tensor) {
+        return tensor.name == name;
+      });
+  check(found != layout.tensors.rend(), "the shard holds no such tensor: " + std::string(name));
+  return found->offset;
+}
 
-std::int64_t longest_sequence(const PackedBatch& batch) {
-  std::int64_t length = 0;
-  for (std::size_t i = 1; i < batch.starts.size(); ++i) {
-    length = std::max(length, batch.starts[i] - batch.starts[i - 1]);
+bool is_split(const ShardGroups& groups) {
+  return groups.tensor != nullptr && groups.tensor->size() > 1;
+}
+
+/// target (rows, out) += x . w^T over all ranks' columns of w.
+template <typename T>
+void project_onto_stream(
+    const TrunkRows<T>& rows, std::int64_t in, const T* x, const T* w, T* target) {
+  const cpu::LinearShape shape{rows.count(), rows.shape.hidden, in};
+  if (!is_split(rows.model.groups)) {
+    cpu::linear_forward_add(shape, x, w, target, rows.packed);
+    return;
   }
-  return length;
-}
-
-std::vector<std::int32_t> packed_positions(const PackedBatch& batch) {
-  std::vector<std::int32_t> positions;
-  positions.reserve(batch.tokens.size());
-  for (std::size_t i = 1; i < batch.starts.size(); ++i) {
-    for (std::int64_t t = batch.starts[i - 1]; t < batch.starts[i]; ++t) {
-      positions.push_back(static_cast<std::int32_t>(t - batch.starts[i - 1]));
-    }
-  }
-  return positions;
-}
-
-void check_batch(const ModelSpec& spec, const PackedBatch& batch) {
-  check(batch.starts.front() == 0 && batch.starts.back() == batch.token_count(),
-        "a packed batch starts at 0 and ends with its tokens");
-  check(longest_sequence(batch) <= spec.max_positions,
-        "a sequence is longer than the model's positions");
-  check(std::all_of(batch.tokens.begin(),
-                    batch.tokens.end(),
-                    [&](std::int32_t token) { return token >= 0 && token < spec.vocab_size; }),
-        "a token is outside the model's vocabulary");
-}
-
-cpu::RopeShape rope_shape(const ModelSpec& spec, std::int64_t rows) {
-  // Query and key heads stand side by side in a row.
-  return {
-      rows, spec.num_heads + spec.num_kv_heads, spec.head_dim, attention_shape(spec).qkv_width()};
+  cpu::linear_forward(shape, x, w, rows.partial, rows.packed);
+  const std::int64_t count = rows.count() * rows.shape.hidden;
+  sum_over_tensor(rows.model.groups, rows.partial, count);
+  cpu::add(count, rows.partial, target);
 }
 
 template <typename T>
-struct LayerGradient {
-  const TrunkRows<T>& rows;
-  const LayerActivations<T>& layer;
-  const LayerOffsets offsets;
-  const BackwardScratch<T>& scratch;
-  T* gradient;
-
-  const T* weights() const { return rows.model.weights.data(); }
-  const ModelSpec& spec() const { return *rows.model.spec; }
-  cpu::LinearShape linear(std::int64_t out, std::int64_t in) const {
-    return {rows.count(), out, in};
-  }
-};
-
-/// Takes d_stream from after the feed-forward block to before it.
-template <typename T>
-void feed_forward_backward(const LayerGradient<T>& g) {
-  const std::int64_t h = g.spec().hidden_dim;
-  const std::int64_t f = g.spec().ffn_dim;
-  const BackwardScratch<T>& s = g.scratch;
-  const auto down = g.linear(h, f);
-  cpu::linear_backward_input(down, s.d_stream, g.weights() + g.offsets.down, s.d_gated);
-  cpu::linear_backward_weight(down, s.d_stream, g.layer.gated, g.gradient + g.offsets.down);
-  cpu::silu_gate_backward(g.rows.count(), f, g.layer.gate_up, s.d_gated, s.d_gate_up);
-  const auto gate_up = g.linear(2 * f, h);
-  cpu::linear_backward_weight(
-      gate_up, s.d_gate_up, g.layer.post_norm, g.gradient + g.offsets.gate_up);
-  cpu::linear_backward_input(gate_up, s.d_gate_up, g.weights() + g.offsets.gate_up, s.d_norm);
-  cpu::rmsnorm_backward({g.rows.count(), h, g.spec().rms_norm_eps},
-                        g.layer.middle,
-                        g.weights() + g.offsets.post_norm,
-                        g.layer.post_rms,
-                        s.d_norm,
-                        s.d_stream,
-                        g.gradient + g.offsets.post_norm);
+void norm_input(const TrunkRows<T>& rows, std::int64_t norm, const LayerActivations<T>& layer) {
+  cpu::rmsnorm_forward({rows.count(), rows.shape.hidden, rows.model.spec->rms_norm_eps},
+                       layer.input,
+                       rows.model.weights.data() + norm,
+                       layer.input_norm,
+                       layer.input_rms);
 }
 
-/// Takes d_stream from after the attention block to before it.
+/// The residual stream after attention.
 template <typename T>
-void attention_block_backward(const LayerGradient<T>& g, std::span<const std::int64_t> starts) {
-  const std::int64_t h = g.spec().hidden_dim;
-  const cpu::AttentionShape shape = attention_shape(g.spec());
-  const BackwardScratch<T>& s = g.scratch;
-  const auto output = g.linear(h, shape.query_width());
-  cpu::linear_backward_input(output, s.d_stream, g.weights() + g.offsets.output, s.d_attention);
-  cpu::linear_backward_weight(output, s.d_stream, g.layer.attention, g.gradient + g.offsets.output);
-  cpu::attention_backward(shape,
-                          starts,
-                          g.layer.qkv,
-                          g.layer.attention,
-                          g.layer.log_sum_exp,
-                          s.d_attention,
-                          s.d_qkv,
-                          s.attention);
-  cpu::rope_backward(
-      rope_shape(g.spec(), g.rows.count()), g.rows.positions, g.rows.cosine, g.rows.sine, s.d_qkv);
-  const auto qkv = g.linear(shape.qkv_width(), h);
-  cpu::linear_backward_weight(qkv, s.d_qkv, g.layer.input_norm, g.gradient + g.offsets.qkv);
-  cpu::linear_backward_input(qkv, s.d_qkv, g.weights() + g.offsets.qkv, s.d_norm);
-  cpu::rmsnorm_backward({g.rows.count(), h, g.spec().rms_norm_eps},
-                        g.layer.input,
-                        g.weights() + g.offsets.input_norm,
-                        g.layer.input_rms,
-                        s.d_norm,
-                        s.d_stream,
-                        g.gradient + g.offsets.input_norm);
+void project_attention(const TrunkRows<T>& rows,
+                       std::int64_t output,
+                       const LayerActivations<T>& layer) {
+  if (layer.middle != layer.input) {
+    std::copy_n(layer.input, rows.count() * rows.shape.hidden, layer.middle);
+  }
+  project_onto_stream(rows,
+                      rows.shape.attention.query_width(),
+                      static_cast<const T*>(layer.attention),
+                      rows.model.weights.data() + output,
+                      layer.middle);
+}
+
+/// The feed-forward block up to its last projection.
+template <typename T>
+void expand_feed_forward(const TrunkRows<T>& rows,
+                         const LayerOffsets& offsets,
+                         const LayerActivations<T>& layer) {
+  const T* weights = rows.model.weights.data();
+  const std::int64_t h = rows.shape.hidden;
+  const std::int64_t f = rows.shape.ffn;
+  cpu::rmsnorm_forward({rows.count(), h, rows.model.spec->rms_norm_eps},
+                       layer.middle,
+                       weights + offsets.post_norm,
+                       layer.post_norm,
+                       layer.post_rms);
+  cpu::linear_forward({rows.count(), 2 * f, h},
+                      layer.post_norm,
+                      weights + offsets.gate_up,
+                      layer.gate_up,
+                      rows.packed);
+  cpu::silu_gate_forward(rows.count(), f, layer.gate_up, layer.gated);
+}
+
+/// Dubey et al., "The Llama 3 herd of models", 2024: long wavelengths are stretched by `factor`,
+/// short ones kept, those between interpolated.
+double scale_llama3(const RopeScaling& scaling, double frequency) {
+  const double turns = static_cast<double>(scaling.original_positions) * frequency /
+                       (2.0 * std::numbers::pi);  // within the original positions
+  const double kept = std::clamp(
+      (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor),
+      0.0,
+      1.0);
+  return kept * frequency + (1.0 - kept) * frequency / scaling.factor;
 }
 
 }  // namespace
 
-LayerOffsets layer_offsets(const ParameterLayout& layout, std::int64_t layer) {
-  const auto* tensors = layout.tensors.data() + 1 + kTensorsPerLayer * layer;
-  return {tensors[0].offset,
-          tensors[1].offset,
-          tensors[4].offset,
-          tensors[5].offset,
-          tensors[6].offset,
-          tensors[8].offset};
+std::vector<double> rotary_frequencies(const ModelSpec& spec) {
+  std::vector<double> frequencies = cpu::rope_frequencies(spec.rope_theta, spec.head_dim);
+  for (double& frequency : frequencies) {
+    switch (spec.rope_scaling.kind) {
+      case RopeScalingKind::kNone:
+        break;
+      case RopeScalingKind::kLinear:
+        frequency /= spec.rope_scaling.factor;
+        break;
+      case RopeScalingKind::kLlama3:
+        frequency = scale_llama3(spec.rope_scaling, frequency);
+        break;
+    }
+  }
+  return frequencies;
 }
 
-std::int64_t final_norm_offset(const ModelSpec& spec, const ParameterLayout& layout) {
-  return layout.tensors[static_cast<std::size_t>(1 + kTensorsPerLayer * spec.layers)].offset;
+LocalShape local_shape(const ModelSpec& spec, const ModelShard& shard) {
+  const auto [first_head, last_head] = key_value_heads(spec, shard.tp, shard.tp_rank);
+  const auto [first_token, last_token] = vocabulary_rows(spec, shard.tp, shard.tp_rank);
+  return {.layers = shard.last_layer - shard.first_layer,
+          .hidden = spec.hidden_dim,
+          .attention = {spec.num_heads / shard.tp, last_head - first_head, spec.head_dim},
+          .ffn = spec.ffn_dim / shard.tp,
+          .first_token = first_token,
+          .vocabulary = last_token - first_token,
+          .head_norms = spec.qk_norm};
 }
 
-std::int64_t head_offset(const ParameterLayout& layout) {
-  const ParameterTensor& last = layout.tensors.back();
-  return last.name == "model.norm.weight" ? layout.tensors.front().offset : last.offset;
+cpu::HeadNormShape head_norm_shape(const LocalShape& shape, std::int64_t rows, double eps) {
+  const cpu::AttentionShape& attention = shape.attention;
+  return {
+      rows, attention.heads, attention.kv_heads, attention.head_dim, attention.qkv_width(), eps};
 }
 
-cpu::AttentionShape attention_shape(const ModelSpec& spec) {
-  return {spec.num_heads, spec.num_kv_heads, spec.head_dim};
+cpu::RopeShape rope_shape(const LocalShape& shape, std::int64_t rows) {
+  const cpu::AttentionShape& attention = shape.attention;
+  return {rows, attention.heads + attention.kv_heads, attention.head_dim, attention.qkv_width()};
+}
+
+LayerOffsets layer_offsets(const ModelSpec& spec,
+                           const ParameterLayout& layout,
+                           std::int64_t layer) {
+  const std::int64_t biases = spec.qkv_bias ? 3 : 0;
+  const std::int64_t norms = spec.qk_norm ? 2 : 0;
+  const ParameterTensor* tensors =
+      layout.tensors.data() + (layout.shard.has_embedding ? 1 : 0) + (9 + biases + norms) * layer;
+  const ParameterTensor* behind = tensors + 4 + biases + norms;
+  return {.input_norm = tensors[0].offset,
+          .qkv = tensors[1].offset,
+          .qkv_bias = spec.qkv_bias ? tensors[4].offset : -1,
+          .query_norm = spec.qk_norm ? tensors[4 + biases].offset : -1,
+          .key_norm = spec.qk_norm ? tensors[5 + biases].offset : -1,
+          .output = behind[0].offset,
+          .post_norm = behind[1].offset,
+          .gate_up = behind[2].offset,
+          .down = behind[4].offset};
+}
+
+std::int64_t final_norm_offset(const ParameterLayout& layout) {
+  return offset_behind_layers(layout, "model.norm.weight");
+}
+
+std::int64_t language_head_offset(const ParameterLayout& layout) {
+  // Behind the layers stand at most the final norm and two heads.
+  const std::size_t count = layout.tensors.size();
+  for (std::size_t i = count; i > 0 && count - i < 2; --i) {
+    const ParameterTensor& tensor = layout.tensors[i - 1];
+    if (tensor.name == "lm_head.weight") {
+      return tensor.offset;
+    }
+  }
+  return offset_behind_layers(layout, "model.embed_tokens.weight");
+}
+
+std::int64_t scalar_head_offset(const ParameterLayout& layout) {
+  return offset_behind_layers(layout, "score.weight");
 }
 
 template <typename T>
-LayerActivations<T> place_layer(const ModelSpec& spec,
+void sum_over_tensor(const ShardGroups& groups, T* values, std::int64_t count) {
+  if (is_split(groups)) {
+    groups.tensor->all_reduce_sum(std::span<T>(values, static_cast<std::size_t>(count)));
+  }
+}
+
+template <typename T>
+void embed(const Model<T>& model, std::span<const std::int32_t> tokens, T* y) {
+  const LocalShape shape = local_shape(*model.spec, model.layout->shard);
+  cpu::embedding_forward(
+      {shape.hidden, shape.first_token, shape.vocabulary}, tokens, model.weights.data(), y);
+  sum_over_tensor(model.groups, y, static_cast<std::int64_t>(tokens.size()) * shape.hidden);
+}
+
+template <typename T>
+void fill_angles(const ModelSpec& spec, std::int64_t positions, T* cosine, T* sine) {
+  cpu::rope_table(rotary_frequencies(spec), positions, cosine, sine);
+}
+
+template <typename T>
+LayerActivations<T> place_layer(const LocalShape& shape,
                                 std::int64_t rows,
-                                bool share_residual,
-                                Arena<T>& arena) {
-  const cpu::AttentionShape shape = attention_shape(spec);
+                                Recompute recompute,
+                                Arena<T>& kept,
+                                Arena<T>& dropped) {
+  Arena<T>& cheap = recompute == Recompute::kNone ? kept : dropped;
+  Arena<T>& costly = recompute == Recompute::kFull ? dropped : kept;
+  const cpu::AttentionShape& attention = shape.attention;
+  const std::int64_t normed = shape.head_norms ? attention.heads + attention.kv_heads : 0;
   LayerActivations<T> layer{};
-  layer.input = arena.take(rows * spec.hidden_dim);
-  layer.input_norm = arena.take(rows * spec.hidden_dim);
-  layer.input_rms = arena.take(rows);
-  layer.qkv = arena.take(rows * shape.qkv_width());
-  layer.attention = arena.take(rows * shape.query_width());
-  layer.log_sum_exp = arena.take(rows * spec.num_heads);
-  layer.middle = share_residual ? layer.input : arena.take(rows * spec.hidden_dim);
-  layer.post_norm = share_residual ? layer.input_norm : arena.take(rows * spec.hidden_dim);
-  layer.post_rms = share_residual ? layer.input_rms : arena.take(rows);
-  layer.gate_up = arena.take(rows * 2 * spec.ffn_dim);
-  layer.gated = arena.take(rows * spec.ffn_dim);
+  layer.input = kept.take(rows * shape.hidden);
+  layer.input_norm = cheap.take(rows * shape.hidden);
+  layer.input_rms = cheap.take(rows);
+  layer.raw_heads = costly.take(rows * normed * attention.head_dim);
+  layer.heads_rms = costly.take(rows * normed);
+  layer.qkv = costly.take(rows * attention.qkv_width());
+  layer.attention = costly.take(rows * attention.query_width());
+  layer.log_sum_exp = costly.take(rows * attention.heads);
+  layer.middle = costly.take(rows * shape.hidden);
+  layer.post_norm = cheap.take(rows * shape.hidden);
+  layer.post_rms = cheap.take(rows);
+  layer.gate_up = cheap.take(rows * 2 * shape.ffn);
+  layer.gated = cheap.take(rows * shape.ffn);
+  return layer;
+}
+
+template <typename T>
+LayerActivations<T> place_reused_layer(const LocalShape& shape,
+                                       std::int64_t rows,
+                                       Arena<T>& arena) {
+  LayerActivations<T> layer{};
+  layer.input = layer.middle = arena.take(rows * shape.hidden);
+  layer.input_norm = layer.post_norm = arena.take(rows * shape.hidden);
+  layer.input_rms = layer.post_rms = arena.take(rows);
+  layer.qkv = arena.take(rows * shape.attention.qkv_width());
+  layer.attention = arena.take(rows * shape.attention.query_width());
+  layer.log_sum_exp = arena.take(rows * shape.attention.heads);
+  layer.gate_up = arena.take(rows * 2 * shape.ffn);
+  layer.gated = arena.take(rows * shape.ffn);
   return layer;
 }
 
@@ -169,19 +249,27 @@ template <typename T>
 void project_qkv(const TrunkRows<T>& rows, std::int64_t index, const LayerActivations<T>& layer) {
   const ModelSpec& spec = *rows.model.spec;
   const T* weights = rows.model.weights.data();
-  const LayerOffsets offsets = layer_offsets(*rows.model.layout, index);
-  const std::int64_t h = spec.hidden_dim;
-  cpu::rmsnorm_forward({rows.count(), h, spec.rms_norm_eps},
-                       layer.input,
-                       weights + offsets.input_norm,
-                       layer.input_norm,
-                       layer.input_rms);
-  cpu::linear_forward({rows.count(), attention_shape(spec).qkv_width(), h},
+  const LayerOffsets offsets = layer_offsets(spec, *rows.model.layout, index);
+  const cpu::AttentionShape& shape = rows.shape.attention;
+  norm_input(rows, offsets.input_norm, layer);
+  cpu::linear_forward({rows.count(), shape.qkv_width(), rows.shape.hidden},
                       layer.input_norm,
                       weights + offsets.qkv,
-                      layer.qkv);
+                      layer.qkv,
+                      rows.packed);
+  if (spec.qkv_bias) {
+    cpu::add_bias(rows.count(), shape.qkv_width(), weights + offsets.qkv_bias, layer.qkv);
+  }
+  if (spec.qk_norm) {
+    cpu::head_norm_forward(head_norm_shape(rows.shape, rows.count(), spec.rms_norm_eps),
+                           weights + offsets.query_norm,
+                           weights + offsets.key_norm,
+                           layer.qkv,
+                           layer.raw_heads,
+                           layer.heads_rms);
+  }
   cpu::rope_forward(
-      rope_shape(spec, rows.count()), rows.positions, rows.cosine, rows.sine, layer.qkv);
+      rope_shape(rows.shape, rows.count()), rows.positions, rows.cosine, rows.sine, layer.qkv);
 }
 
 template <typename T>
@@ -189,148 +277,59 @@ void finish_layer(const TrunkRows<T>& rows,
                   std::int64_t index,
                   const LayerActivations<T>& layer,
                   T* next) {
-  const ModelSpec& spec = *rows.model.spec;
-  const T* weights = rows.model.weights.data();
-  const LayerOffsets offsets = layer_offsets(*rows.model.layout, index);
-  const std::int64_t h = spec.hidden_dim;
-  const std::int64_t f = spec.ffn_dim;
-  const std::int64_t count = rows.count();
-  if (layer.middle != layer.input) {
-    std::copy_n(layer.input, count * h, layer.middle);
-  }
-  cpu::linear_forward_add({count, h, attention_shape(spec).query_width()},
-                          layer.attention,
-                          weights + offsets.output,
-                          layer.middle);
-  cpu::rmsnorm_forward({count, h, spec.rms_norm_eps},
-                       layer.middle,
-                       weights + offsets.post_norm,
-                       layer.post_norm,
-                       layer.post_rms);
-  cpu::linear_forward({count, 2 * f, h}, layer.post_norm, weights + offsets.gate_up, layer.gate_up);
-  cpu::silu_gate_forward(count, f, layer.gate_up, layer.gated);
+  const LayerOffsets offsets = layer_offsets(*rows.model.spec, *rows.model.layout, index);
+  project_attention(rows, offsets.output, layer);
+  expand_feed_forward(rows, offsets, layer);
   if (next != layer.middle) {
-    std::copy_n(layer.middle, count * h, next);
+    std::copy_n(layer.middle, rows.count() * rows.shape.hidden, next);
   }
-  cpu::linear_forward_add({count, h, f}, layer.gated, weights + offsets.down, next);
+  project_onto_stream(rows,
+                      rows.shape.ffn,
+                      static_cast<const T*>(layer.gated),
+                      rows.model.weights.data() + offsets.down,
+                      next);
 }
 
 template <typename T>
-TrunkActivations<T> place_trunk(const ModelSpec& spec,
-                                const PackedBatch& batch,
-                                std::vector<T>& storage) {
-  const std::int64_t rows = batch.token_count();
-  const std::int64_t angles = longest_sequence(batch) * spec.head_dim / 2;
-  const auto place = [&](Arena<T>& arena) {
-    TrunkActivations<T> trunk{};
-    trunk.cosine = arena.take(angles);
-    trunk.sine = arena.take(angles);
-    for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
-      trunk.layers.push_back(place_layer(spec, rows, false, arena));
-    }
-    trunk.output = arena.take(rows * spec.hidden_dim);
-    trunk.final_norm = arena.take(rows * spec.hidden_dim);
-    trunk.final_rms = arena.take(rows);
-    return trunk;
-  };
-  Arena<T> measured;
-  place(measured);
-  Arena<T> arena(storage, measured);
-  return place(arena);
-}
-
-template <typename T>
-TrunkActivations<T> trunk_forward(const Model<T>& model,
-                                  const PackedBatch& batch,
-                                  Activations<T>& activations) {
-  const ModelSpec& spec = *model.spec;
-  check_batch(spec, batch);
-  const TrunkActivations<T> trunk = place_trunk(spec, batch, activations.storage);
-  cpu::rope_table(
-      spec.rope_theta, spec.head_dim, longest_sequence(batch), trunk.cosine, trunk.sine);
-  Arena<T> measured;
-  measured.take(cpu::attention_scratch_size(batch.starts));
-  T* scratch =
-      Arena<T>(activations.scratch, measured).take(cpu::attention_scratch_size(batch.starts));
-
-  const std::vector<std::int32_t> positions = packed_positions(batch);
-  const TrunkRows<T> rows{model, positions, trunk.cosine, trunk.sine};
-  cpu::embedding_forward(std::span(batch.tokens),
-                         spec.hidden_dim,
-                         model.weights.data(),
-                         spec.layers > 0 ? trunk.layers[0].input : trunk.output);
-  for (std::int64_t i = 0; i < spec.layers; ++i) {
-    const LayerActivations<T>& layer = trunk.layers[static_cast<std::size_t>(i)];
-    project_qkv(rows, i, layer);
-    cpu::attention_forward(attention_shape(spec),
-                           std::span(batch.starts),
+void recompute_layer(const TrunkRows<T>& rows,
+                     std::span<const std::int64_t> starts,
+                     std::int64_t index,
+                     Recompute recompute,
+                     const LayerActivations<T>& layer,
+                     T* attention_scratch) {
+  if (recompute == Recompute::kNone) {
+    return;
+  }
+  const LayerOffsets offsets = layer_offsets(*rows.model.spec, *rows.model.layout, index);
+  if (recompute == Recompute::kFull) {
+    project_qkv(rows, index, layer);
+    cpu::attention_forward(rows.shape.attention,
+                           starts,
                            layer.qkv,
                            layer.attention,
                            layer.log_sum_exp,
-                           scratch);
-    const bool last = i + 1 == spec.layers;
-    finish_layer(
-        rows, i, layer, last ? trunk.output : trunk.layers[static_cast<std::size_t>(i) + 1].input);
+                           attention_scratch);
+    project_attention(rows, offsets.output, layer);
+  } else {
+    norm_input(rows, offsets.input_norm, layer);
   }
-  cpu::rmsnorm_forward({rows.count(), spec.hidden_dim, spec.rms_norm_eps},
-                       trunk.output,
-                       model.weights.data() + final_norm_offset(spec, *model.layout),
-                       trunk.final_norm,
-                       trunk.final_rms);
-  return trunk;
+  expand_feed_forward(rows, offsets, layer);
 }
 
-template <typename T>
-BackwardScratch<T> place_backward(const ModelSpec& spec,
-                                  const PackedBatch& batch,
-                                  Arena<T>& arena) {
-  const std::int64_t rows = batch.token_count();
-  const cpu::AttentionShape shape = attention_shape(spec);
-  BackwardScratch<T> scratch{};
-  scratch.d_stream = arena.take(rows * spec.hidden_dim);
-  scratch.d_norm = arena.take(rows * spec.hidden_dim);
-  scratch.d_qkv = arena.take(rows * shape.qkv_width());
-  scratch.d_attention = arena.take(rows * shape.query_width());
-  scratch.d_gate_up = arena.take(rows * 2 * spec.ffn_dim);
-  scratch.d_gated = arena.take(rows * spec.ffn_dim);
-  scratch.attention = arena.take(cpu::attention_scratch_size(batch.starts));
-  return scratch;
-}
-
-template <typename T>
-void trunk_backward(const Model<T>& model,
-                    const PackedBatch& batch,
-                    const TrunkActivations<T>& trunk,
-                    const BackwardScratch<T>& scratch,
-                    const T* d_final_norm,
-                    std::span<T> gradient) {
-  const ModelSpec& spec = *model.spec;
-  const std::vector<std::int32_t> positions = packed_positions(batch);
-  const TrunkRows<T> rows{model, positions, trunk.cosine, trunk.sine};
-  const std::int64_t norm = final_norm_offset(spec, *model.layout);
-  std::fill_n(scratch.d_stream, rows.count() * spec.hidden_dim, T(0));
-  cpu::rmsnorm_backward({rows.count(), spec.hidden_dim, spec.rms_norm_eps},
-                        trunk.output,
-                        model.weights.data() + norm,
-                        trunk.final_rms,
-                        d_final_norm,
-                        scratch.d_stream,
-                        gradient.data() + norm);
-  for (std::int64_t i = spec.layers - 1; i >= 0; --i) {
-    const LayerGradient<T> layer{rows,
-                                 trunk.layers[static_cast<std::size_t>(i)],
-                                 layer_offsets(*model.layout, i),
-                                 scratch,
-                                 gradient.data()};
-    feed_forward_backward(layer);
-    attention_block_backward(layer, std::span(batch.starts));
-  }
-  cpu::embedding_backward(
-      std::span(batch.tokens), spec.hidden_dim, scratch.d_stream, gradient.data());
-}
-
-template LayerActivations<float> place_layer(const ModelSpec&, std::int64_t, bool, Arena<float>&);
-template LayerActivations<double> place_layer(const ModelSpec&, std::int64_t, bool, Arena<double>&);
+template void sum_over_tensor(const ShardGroups&, float*, std::int64_t);
+template void sum_over_tensor(const ShardGroups&, double*, std::int64_t);
+template void embed(const Model<float>&, std::span<const std::int32_t>, float*);
+template void embed(const Model<double>&, std::span<const std::int32_t>, double*);
+template void fill_angles(const ModelSpec&, std::int64_t, float*, float*);
+template void fill_angles(const ModelSpec&, std::int64_t, double*, double*);
+template LayerActivations<float> place_layer(
+    const LocalShape&, std::int64_t, Recompute, Arena<float>&, Arena<float>&);
+template LayerActivations<double> place_layer(
+    const LocalShape&, std::int64_t, Recompute, Arena<double>&, Arena<double>&);
+template LayerActivations<float> place_reused_layer(const LocalShape&, std::int64_t, Arena<float>&);
+template LayerActivations<double> place_reused_layer(const LocalShape&,
+                                                     std::int64_t,
+                                                     Arena<double>&);
 template void project_qkv(const TrunkRows<float>&, std::int64_t, const LayerActivations<float>&);
 template void project_qkv(const TrunkRows<double>&, std::int64_t, const LayerActivations<double>&);
 template void finish_layer(const TrunkRows<float>&,
@@ -341,33 +340,17 @@ template void finish_layer(const TrunkRows<double>&,
                            std::int64_t,
                            const LayerActivations<double>&,
                            double*);
-template TrunkActivations<float> place_trunk(const ModelSpec&,
-                                             const PackedBatch&,
-                                             std::vector<float>&);
-template TrunkActivations<double> place_trunk(const ModelSpec&,
-                                              const PackedBatch&,
-                                              std::vector<double>&);
-template TrunkActivations<float> trunk_forward(const Model<float>&,
-                                               const PackedBatch&,
-                                               Activations<float>&);
-template TrunkActivations<double> trunk_forward(const Model<double>&,
-                                                const PackedBatch&,
-                                                Activations<double>&);
-template BackwardScratch<float> place_backward(const ModelSpec&, const PackedBatch&, Arena<float>&);
-template BackwardScratch<double> place_backward(const ModelSpec&,
-                                                const PackedBatch&,
-                                                Arena<double>&);
-template void trunk_backward(const Model<float>&,
-                             const PackedBatch&,
-                             const TrunkActivations<float>&,
-                             const BackwardScratch<float>&,
-                             const float*,
-                             std::span<float>);
-template void trunk_backward(const Model<double>&,
-                             const PackedBatch&,
-                             const TrunkActivations<double>&,
-                             const BackwardScratch<double>&,
-                             const double*,
-                             std::span<double>);
+template void recompute_layer(const TrunkRows<float>&,
+                              std::span<const std::int64_t>,
+                              std::int64_t,
+                              Recompute,
+                              const LayerActivations<float>&,
+                              float*);
+template void recompute_layer(const TrunkRows<double>&,
+                              std::span<const std::int64_t>,
+                              std::int64_t,
+                              Recompute,
+                              const LayerActivations<double>&,
+                              double*);
 
 }  // namespace rpeg

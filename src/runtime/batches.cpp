@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "rpeg/base/error.h"
-#include "rpeg/plan/plan.h"
 
 namespace rpeg {
 namespace {
@@ -74,18 +75,69 @@ std::vector<float> scatter_response(const PackedSequences& packed,
   return out;
 }
 
-std::vector<std::span<const std::int64_t>> micro_batches(std::span<const std::int64_t> sequences,
-                                                         std::int64_t parts) {
-  std::vector<std::span<const std::int64_t>> pieces;
-  const auto count = static_cast<std::int64_t>(sequences.size());
-  for (int i = 0; i < static_cast<int>(parts); ++i) {
-    const auto [first, last] = replica_sequences(count, static_cast<int>(parts), i);
-    if (first < last) {
-      pieces.push_back(sequences.subspan(static_cast<std::size_t>(first),
-                                         static_cast<std::size_t>(last - first)));
+std::int64_t sequence_tokens(const RankContext& context,
+                             const IterationData& data,
+                             std::int64_t sequence) {
+  return static_cast<std::int64_t>(context.prompt(data, sequence).tokens.size() +
+                                   rollout_of(data, sequence).tokens.size());
+}
+
+std::vector<std::vector<std::size_t>> balance_units(std::span<const std::int64_t> tokens,
+                                                    std::int64_t parts) {
+  std::vector<std::size_t> order(tokens.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return tokens[a] > tokens[b];
+  });
+  const std::size_t count = std::min(tokens.size(), static_cast<std::size_t>(parts));
+  std::vector<std::vector<std::size_t>> pieces(count);
+  std::vector<std::int64_t> load(count);
+  for (const std::size_t unit : order) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += tokens[unit];
+    pieces[static_cast<std::size_t>(least - load.begin())].push_back(unit);
+  }
+  for (std::vector<std::size_t>& piece : pieces) {
+    std::sort(piece.begin(), piece.end());
+  }
+  return pieces;
+}
+
+std::vector<std::vector<std::int64_t>> micro_batches(const RankContext& context,
+                                                     const IterationData& data,
+                                                     std::span<const std::int64_t> sequences,
+                                                     std::int64_t parts) {
+  std::vector<std::int64_t> tokens;
+  for (const std::int64_t s : sequences) {
+    tokens.push_back(sequence_tokens(context, data, s));
+  }
+  std::vector<std::vector<std::int64_t>> pieces;
+  for (const std::vector<std::size_t>& piece : balance_units(tokens, parts)) {
+    std::vector<std::int64_t>& list = pieces.emplace_back();
+    for (const std::size_t unit : piece) {
+      list.push_back(sequences[unit]);
     }
   }
   return pieces;
+}
+
+std::vector<PackedSequences> pack_micro_batches(
+    const RankContext& context,
+    const IterationData& data,
+    std::span<const std::vector<std::int64_t>> micro_batches) {
+  std::vector<PackedSequences> packed;
+  for (const std::vector<std::int64_t>& sequences : micro_batches) {
+    packed.push_back(pack_sequences(context, data, sequences));
+  }
+  return packed;
+}
+
+std::vector<const PackedBatch*> batches_of(std::span<const PackedSequences> packed) {
+  std::vector<const PackedBatch*> batches;
+  for (const PackedSequences& sequences : packed) {
+    batches.push_back(&sequences.batch);
+  }
+  return batches;
 }
 
 }  // namespace rpeg

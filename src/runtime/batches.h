@@ -35,8 +35,31 @@ std::vector<float> scatter_response(const PackedSequences& packed,
                                     std::span<const double> per_response_token,
                                     Anchor anchor);
 
-/// Cuts a list into `parts` contiguous pieces of nearly equal length; empty pieces are left out.
-std::vector<std::span<const std::int64_t>> micro_batches(std::span<const std::int64_t> sequences,
-                                                         std::int64_t parts);
+/// Prompt and response tokens of a sequence.
+std::int64_t sequence_tokens(const RankContext& context,
+                             const IterationData& data,
+                             std::int64_t sequence);
+
+/// Deals units of `tokens` tokens each to micro-batches of nearly equal token counts: longest unit
+/// first (Graham, "Bounds on multiprocessing timing anomalies", 1969), each to the micro-batch with
+/// the fewest tokens so far; ties go to the lower index. Returns the units of each micro-batch,
+/// ascending: `parts` micro-batches, or as many as there are units, none of them empty.
+std::vector<std::vector<std::size_t>> balance_units(std::span<const std::int64_t> tokens,
+                                                    std::int64_t parts);
+
+/// Micro-batches of single sequences, balanced by their tokens.
+std::vector<std::vector<std::int64_t>> micro_batches(const RankContext& context,
+                                                     const IterationData& data,
+                                                     std::span<const std::int64_t> sequences,
+                                                     std::int64_t parts);
+
+/// All micro-batches, packed.
+std::vector<PackedSequences> pack_micro_batches(
+    const RankContext& context,
+    const IterationData& data,
+    std::span<const std::vector<std::int64_t>> micro_batches);
+
+/// The batches of some packed micro-batches, as pipelines take them.
+std::vector<const PackedBatch*> batches_of(std::span<const PackedSequences> packed);
 
 }  // namespace rpeg

@@ -8,6 +8,7 @@
 #include "rpeg/job/tasks.h"
 #include "runtime/generation.h"
 #include "runtime/inference.h"
+#include "runtime/iteration.h"
 #include "runtime/training.h"
 
 namespace rpeg {
@@ -19,7 +20,12 @@ struct Effect {
   std::int64_t version = -1;  ///< read by compute, carried by a message
   std::int64_t written = -1;  ///< made by training
   double ready_s = 0.0;       ///< waiting until then, for a sender or a group, is not its time
+  Generated generated{};
 };
+
+constexpr double kLeastTimeout_s = 60.0;
+constexpr double kPredictedTimes = 50.0;  ///< time-out in predicted iterations
+constexpr double kMeasuredTimes = 20.0;   ///< and in measured ones, whichever is longer
 
 const WeightTransfer& transfer_of(const Job& job, const Instruction& instruction) {
   return job.transfers.at(static_cast<std::size_t>(instruction.transfer));
@@ -30,9 +36,13 @@ const WeightMessage& message_of(const Job& job, const Instruction& instruction) 
 }
 
 Effect send_data(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
-  Bytes message =
-      encode_payload(context.data.at(iteration), instruction.payload, instruction.sequences);
+  Bytes message = encode_payload(
+      context.data.at(iteration), instruction.payload, context.sequences(instruction, iteration));
   const auto bytes = static_cast<std::int64_t>(message.size());
+  check(bytes <= instruction.capacity_bytes,
+        fmt::format("a message of {} bytes where {} were compiled at most",
+                    bytes,
+                    instruction.capacity_bytes));
   context.world.send(instruction.peer, instruction.tag, std::move(message));
   return {.bytes = bytes};
 }
@@ -40,7 +50,16 @@ Effect send_data(RankContext& context, const Instruction& instruction, std::int6
 Effect receive_data(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
   const Bytes message = context.world.receive(instruction.peer, instruction.tag);
   const double ready_s = context.clock.now_s();
-  decode_payload(message, instruction.payload, instruction.sequences, context.data.at(iteration));
+  IterationData& data = context.data.at(iteration);
+  const auto sequences = decode_payload(message, instruction.payload, data);
+  // A chunk learns from its rollouts which sequences are in its slots.
+  if (instruction.payload == Payload::kRollout && instruction.sequences.empty()) {
+    const std::vector<std::int64_t> slots = sequence_list(instruction.slots);
+    check(slots.size() == sequences.size(), "another number of sequences than slots arrived");
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      data.slots[{context.vertex(instruction.vertex).stage, slots[i]}] = sequences[i];
+    }
+  }
   return {.bytes = static_cast<std::int64_t>(message.size()), .ready_s = ready_s};
 }
 
@@ -48,9 +67,9 @@ Effect send_weights(RankContext& context, const Instruction& instruction) {
   const WeightTransfer& transfer = transfer_of(context.job, instruction);
   const WeightMessage& message = message_of(context.job, instruction);
   const HeldModel& model = context.models.at(transfer.from);
-  context.world.send(instruction.peer,
-                     instruction.tag,
-                     encode_weights(transfer, message, model, context.clock.now_s()));
+  // The message is a copy: training may go on while it travels.
+  Bytes bytes = encode_weights(transfer, message, model, context.clock.now_s());
+  context.world.send(instruction.peer, instruction.tag, std::move(bytes));
   return {.bytes = message.bytes, .version = model.version};
 }
 
@@ -81,9 +100,11 @@ Effect train(RankContext& context, const Instruction& instruction, std::int64_t 
 
 Effect execute(RankContext& context, const Instruction& instruction, std::int64_t iteration) {
   switch (instruction.kind) {
-    case InstructionKind::kGenerate:
-      generate_sequences(context, instruction, iteration);
-      break;
+    case InstructionKind::kGenerate: {
+      Generated generated = generate_sequences(context, instruction, iteration);
+      return {.version = context.model(instruction.vertex).version,
+              .generated = std::move(generated)};
+    }
     case InstructionKind::kInfer:
       infer_sequences(context, instruction, iteration);
       break;
@@ -114,18 +135,19 @@ void count_time(Report& report,
   }
 }
 
-/// The sequences that a generation instruction finished.
+/// The sequences that an instruction was about, with their lengths.
 TracedRollouts rollout_record(const RankContext& context,
-                             const Instruction& instruction,
-                             std::int64_t iteration,
-                             std::size_t position) {
+                              std::span<const std::int64_t> sequences,
+                              double verifier_s,
+                              std::int64_t iteration,
+                              std::size_t position) {
   const IterationData& data = context.data.at(iteration);
   TracedRollouts record{.iteration = iteration,
-                       .rank = context.world.rank(),
-                       .instruction = static_cast<std::int32_t>(position),
-                       .sequences = {},
-                       .verifier_s = 0.0};
-  for (const std::int64_t s : sequence_list(instruction.sequences)) {
+                        .rank = context.world.rank(),
+                        .instruction = static_cast<std::int32_t>(position),
+                        .sequences = {},
+                        .verifier_s = verifier_s};
+  for (const std::int64_t s : sequences) {
     record.sequences.push_back(
         {.sequence = s,
          .prompt_tokens = static_cast<std::int64_t>(context.prompt(data, s).tokens.size()),
@@ -138,43 +160,172 @@ bool is_data_message(InstructionKind kind) {
   return kind == InstructionKind::kSend || kind == InstructionKind::kReceive;
 }
 
-}  // namespace
-
-void run_program(RankContext& context, std::int64_t iteration, TraceWriter* trace) {
-  const int rank = context.world.rank();
-  const auto& program = context.job.ranks.at(static_cast<std::size_t>(rank)).program;
-  const std::vector<std::string> tasks = task_names(context.job);
-  for (std::size_t i = 0; i < program.size(); ++i) {
-    const Instruction& instruction = program[i];
-    const std::string task = task_of(context.job, instruction);
-    const std::string where =
-        fmt::format("{} {}, iteration {}", to_string(instruction.kind), task, iteration);
-    context.world.set_context(where);
-    const double reached_s = context.clock.now_s();
-    const Effect effect = execute(context, instruction, iteration);
-    const double end_s = context.clock.now_s();
-    const double start_s = std::clamp(effect.ready_s, reached_s, end_s);
-    if (!is_data_message(instruction.kind)) {
-      count_time(context.reports[iteration], tasks, task, end_s - start_s);
+/// The walk of one rank through its program.
+class Walk {
+ public:
+  Walk(RankContext& context, TraceWriter* trace)
+      : context_(context),
+        trace_(trace),
+        program_(context.job.ranks.at(static_cast<std::size_t>(context.world.rank())).program),
+        tasks_(task_names(context.job)) {
+    for (const Instruction& instruction : program_) {
+      largest_shift_ = std::max(largest_shift_, instruction.shift);
     }
-    if (trace != nullptr) {
-      trace->add({.iteration = iteration,
-                  .rank = rank,
-                  .instruction = static_cast<std::int32_t>(i),
-                  .kind = to_string(instruction.kind),
-                  .vertex = task,
-                  .start_s = start_s,
-                  .end_s = end_s,
-                  .bytes = effect.bytes,
-                  .peer = instruction.peer,
-                  .version = effect.version,
-                  .written = effect.written,
-                  .waited_s = start_s - reached_s});
-      if (instruction.kind == InstructionKind::kGenerate) {
-        trace->add(rollout_record(context, instruction, iteration, i));
+  }
+
+  std::int64_t run(RunControl& control, std::int64_t planned) {
+    std::int64_t iterations = planned;
+    for (std::int64_t period = 0; period < iterations + largest_shift_; ++period) {
+      for (std::size_t i = 0; i < program_.size(); ++i) {
+        const std::int64_t iteration = period - program_[i].shift;
+        if (iteration < 0 || iteration >= iterations) {
+          continue;
+        }
+        if (!flights_.contains(iteration) && !begin(control, iteration)) {
+          iterations = iteration;
+          continue;
+        }
+        step(i, iteration);
+        if (++flights_.at(iteration).done == program_.size()) {
+          end(control, iteration);
+        }
+      }
+    }
+    return iterations;
+  }
+
+  void drain(std::int64_t iterations) {
+    std::int64_t longest = 0;
+    for (const WeightTransfer& transfer : context_.job.transfers) {
+      longest = std::max(longest, transfer.delta);
+    }
+    for (std::int64_t p = iterations; p < iterations + longest + largest_shift_; ++p) {
+      for (std::size_t i = 0; i < program_.size(); ++i) {
+        if (program_[i].kind != InstructionKind::kReceiveWeights) {
+          continue;
+        }
+        const std::int64_t iteration = p - program_[i].shift;
+        const std::int64_t delta = transfer_of(context_.job, program_[i]).delta;
+        if (iteration >= iterations && iteration < iterations + delta) {
+          step(i, iteration);
+        }
       }
     }
   }
+
+ private:
+  /// An iteration that has begun on this rank and not ended.
+  struct Flight {
+    double start_s = 0.0;
+    double evaluation_s = 0.0;
+    std::size_t done = 0;  ///< instructions
+  };
+
+  bool begin(RunControl& control, std::int64_t iteration) {
+    if (!control.start(iteration)) {
+      return false;
+    }
+    const std::int64_t lead = control.lead();
+    bool evaluates = false;  // some rank, in an iteration that is still running
+    for (std::int64_t k = std::max<std::int64_t>(0, iteration - lead); k <= iteration; ++k) {
+      evaluates = evaluates || evaluation_due(context_, k);
+    }
+    context_.world.set_timeout(wait_limit_s(context_.job, control.longest_iteration_s(), lead) *
+                               (evaluates ? kUnpricedTimes : 1.0));
+    flights_[iteration].start_s = context_.clock.now_s();
+    context_.reports[iteration].task_s.resize(tasks_.size());
+    context_.data[iteration] = begin_iteration(context_, iteration);
+    for (const Instruction& instruction : program_) {
+      if (instruction.kind == InstructionKind::kReceiveWeights &&
+          iteration >= transfer_of(context_.job, instruction).delta) {
+        context_.world.expect(instruction.peer, instruction.tag);
+      }
+    }
+    return true;
+  }
+
+  void end(RunControl& control, std::int64_t iteration) {
+    Report report = std::move(context_.reports.at(iteration));
+    const Flight& flight = flights_.at(iteration);
+    const double now_s = context_.clock.now_s();
+    // Iterations that overlap share the time: each counts from the end of the one before it.
+    report.iteration_s = now_s - std::max(flight.start_s, last_end_s_) - flight.evaluation_s;
+    last_end_s_ = now_s;
+    context_.reports.erase(iteration);
+    context_.data.erase(iteration);
+    flights_.erase(iteration);
+    control.finish(iteration, std::move(report));
+  }
+
+  void step(std::size_t position, std::int64_t iteration) {
+    const Instruction& instruction = program_[position];
+    const std::string task = task_of(context_.job, instruction);
+    context_.world.set_context(
+        fmt::format("{} {}, iteration {}", to_string(instruction.kind), task, iteration));
+    const double reached_s = context_.clock.now_s();
+    const Effect effect = execute(context_, instruction, iteration);
+    const double end_s = context_.clock.now_s();
+    const double ready_s = std::max(effect.ready_s, reached_s + effect.generated.evaluation_s);
+    const double start_s = std::clamp(ready_s, reached_s, end_s);
+    const auto flight = flights_.find(iteration);
+    if (flight != flights_.end()) {  // weights that arrive after the last iteration are of none
+      flight->second.evaluation_s += effect.generated.evaluation_s;
+      if (!is_data_message(instruction.kind)) {
+        count_time(context_.reports.at(iteration), tasks_, task, end_s - start_s);
+      }
+    }
+    if (trace_ != nullptr) {
+      trace_->add({.iteration = iteration,
+                   .rank = context_.world.rank(),
+                   .instruction = static_cast<std::int32_t>(position),
+                   .kind = to_string(instruction.kind),
+                   .vertex = task,
+                   .start_s = start_s,
+                   .end_s = end_s,
+                   .bytes = effect.bytes,
+                   .peer = instruction.peer,
+                   .version = effect.version,
+                   .written = effect.written,
+                   .waited_s = start_s - reached_s});
+      if (records_sequences(context_.job, instruction) &&
+          context_.groups_of(instruction.vertex).is_leader()) {
+        const bool generates = instruction.kind == InstructionKind::kGenerate;
+        trace_->add(rollout_record(
+            context_,
+            generates ? effect.generated.sequences : context_.sequences(instruction, iteration),
+            effect.generated.verifier_s,
+            iteration,
+            position));
+      }
+    }
+  }
+
+  RankContext& context_;
+  TraceWriter* trace_;
+  const std::vector<Instruction>& program_;
+  std::vector<std::string> tasks_;
+  std::int64_t largest_shift_ = 0;
+  std::map<std::int64_t, Flight> flights_;
+  double last_end_s_ = 0.0;
+};
+
+}  // namespace
+
+std::int64_t run_program(RankContext& context,
+                         RunControl& control,
+                         std::int64_t planned,
+                         TraceWriter* trace) {
+  return Walk(context, trace).run(control, planned);
+}
+
+void drain_weights(RankContext& context, std::int64_t iterations, TraceWriter* trace) {
+  Walk(context, trace).drain(iterations);
+}
+
+double wait_limit_s(const Job& job, double longest_iteration_s, std::int64_t lead) {
+  return static_cast<double>(lead) * std::max({kLeastTimeout_s,
+                                               kPredictedTimes * job.predicted.iteration_time_s,
+                                               kMeasuredTimes * longest_iteration_s});
 }
 
 }  // namespace rpeg

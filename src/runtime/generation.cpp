@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "rpeg/base/error.h"
 #include "rpeg/data/verifier.h"
@@ -24,26 +26,25 @@ SamplingOptions sampling_options(const RankContext& context, std::int64_t iterat
   return options;
 }
 
-std::vector<GenerationResult> run_model(RankContext& context,
-                                        const Instruction& instruction,
-                                        std::int64_t iteration,
-                                        std::span<const std::int64_t> sequences) {
-  const IterationData& data = context.data.at(iteration);
-  std::vector<GenerationRequest> requests;
-  for (const std::int64_t s : sequences) {
-    requests.push_back(
-        {context.prompt(data, s).tokens, s / context.samples(), s % context.samples()});
-  }
-  const HeldModel& actor = model_for(context.job, context.models, instruction.vertex, iteration);
+/// Runs the model; it knows what is wrong (logits that are not finite), not which vertex it runs
+/// for.
+template <typename Body>
+auto run_model(const RankContext& context,
+               const Instruction& instruction,
+               std::int64_t iteration,
+               const Body& body) {
   try {
-    return generate(actor.model(), requests, sampling_options(context, iteration));
+    return body();
   } catch (const Error& error) {
-    // The model knows what is wrong (logits that are not finite), not which vertex it runs for.
     const std::string& vertex = context.vertex(instruction.vertex).name;
     throw Error(error.kind(),
                 fmt::format("{}, iteration {}: {}", vertex, iteration, error.message()),
                 error.where());
   }
+}
+
+bool has_verifier(const RankContext& context) {
+  return context.job.config.verifier.kind != VerifierKind::kNone;
 }
 
 /// Throws unless a recorded rollout fits the job, for a file may come from anywhere.
@@ -79,7 +80,9 @@ void check_record(const RankContext& context, const RolloutRecord& record) {
 }
 
 /// The recorded rollout in place of a generated one.
-RolloutRecord replayed(const RankContext& context, std::int64_t iteration, std::int64_t sequence) {
+const RolloutRecord& replayed(const RankContext& context,
+                              std::int64_t iteration,
+                              std::int64_t sequence) {
   const std::int64_t prompt = sequence / context.samples();
   const std::int64_t sample = sequence % context.samples();
   const auto found = context.replay.find({iteration, prompt, sample});
@@ -101,61 +104,108 @@ std::string response_text(const RankContext& context, const GenerationResult& re
   return context.tokenizer.decode(result.stopped ? tokens.first(tokens.size() - 1) : tokens);
 }
 
-double reward_of(const RankContext& context,
-                 const Prompt& prompt,
-                 const std::string& response,
-                 bool stopped) {
-  return verify(context.job.config.verifier, {prompt.text, response, prompt.answer, stopped});
-}
-
-void count(Report& report, const RolloutRecord& record, const Prompt& prompt) {
+void count(const RankContext& context,
+           Report& report,
+           const RolloutRecord& record,
+           const Prompt& prompt) {
   report[Sum::kSequences] += 1.0;
-  report[Sum::kReward] += record.reward;
-  report[Sum::kRewardSquared] += record.reward * record.reward;
+  if (has_verifier(context)) {  // a reward model counts its rewards itself
+    report[Sum::kReward] += record.reward;
+    report[Sum::kRewardSquared] += record.reward * record.reward;
+  }
   report[Sum::kPromptTokens] += static_cast<double>(prompt.tokens.size());
   report[Sum::kResponseTokens] += static_cast<double>(record.rollout.tokens.size());
   report[Sum::kStopped] += record.rollout.stopped ? 1.0 : 0.0;
 }
 
-std::vector<RolloutRecord> replay_sequences(RankContext& context,
-                                            std::int64_t iteration,
-                                            std::span<const std::int64_t> sequences) {
-  std::vector<RolloutRecord> records;
-  for (const std::int64_t s : sequences) {
-    records.push_back(replayed(context, iteration, s));
+/// Begins the generation of an iteration on this rank.
+void start_generation(RankContext& context,
+                      const Instruction& instruction,
+                      std::int64_t iteration,
+                      GenerationState& state) {
+  state.sequences = sequence_list(instruction.sequences);
+  if (!context.replay.empty()) {
+    const auto key = [&](std::int64_t s) {
+      return std::pair(replayed(context, iteration, s).rollout.tokens.size(), s);
+    };
+    state.ending_order = state.sequences;
+    std::ranges::sort(state.ending_order, {}, key);
+    return;
   }
-  return records;
+  const IterationData& data = context.data.at(iteration);
+  std::vector<GenerationRequest> requests;
+  for (const std::int64_t s : state.sequences) {
+    requests.push_back(
+        {context.prompt(data, s).tokens, s / context.samples(), s % context.samples()});
+  }
+  const HeldModel& actor = model_for(context.job, context.models, instruction.vertex, iteration);
+  const SessionOptions options{
+      .micro_batches = plan_of(context.job, instruction.vertex).micro_batches, .max_live = 0};
+  run_model(context, instruction, iteration, [&] {
+    state.session.emplace(
+        actor.model(), std::move(requests), sampling_options(context, iteration), options);
+  });
 }
 
-std::vector<RolloutRecord> sample_sequences(RankContext& context,
-                                            const Instruction& instruction,
-                                            std::int64_t iteration,
-                                            std::span<const std::int64_t> sequences) {
-  std::vector<GenerationResult> results = run_model(context, instruction, iteration, sequences);
+/// The next `count` sequences that end, sampled.
+std::vector<RolloutRecord> sample_rollouts(RankContext& context,
+                                           const Instruction& instruction,
+                                           std::int64_t iteration,
+                                           GenerationState& state,
+                                           std::vector<std::int64_t>& sequences) {
+  // The weights must still be those that the session began with.
+  model_for(context.job, context.models, instruction.vertex, iteration);
+  std::vector<FinishedSequence> finished = run_model(
+      context, instruction, iteration, [&] { return state.session->advance(state.ended); });
   std::vector<RolloutRecord> records;
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const Prompt& prompt = context.prompt(context.data.at(iteration), sequences[i]);
+  for (FinishedSequence& one : finished) {
+    sequences.push_back(state.sequences.at(one.request));
     RolloutRecord record;
-    record.text = response_text(context, results[i]);
-    record.reward = reward_of(context, prompt, record.text, results[i].stopped);
+    if (context.groups_of(instruction.vertex).is_leader()) {
+      record.text = response_text(context, one.result);
+    }
     record.rollout = {
-        std::move(results[i].tokens), std::move(results[i].logprobs), results[i].stopped};
+        std::move(one.result.tokens), std::move(one.result.logprobs), one.result.stopped};
     records.push_back(std::move(record));
   }
   return records;
 }
 
-}  // namespace
+/// Rewards of new rollouts by the verifier; returns the seconds it took.
+double score(const RankContext& context,
+             const IterationData& data,
+             std::span<const std::int64_t> sequences,
+             std::span<RolloutRecord> records) {
+  if (!has_verifier(context)) {
+    for (RolloutRecord& record : records) {
+      record.reward = std::numeric_limits<double>::quiet_NaN();
+    }
+    return 0.0;
+  }
+  const double start_s = context.clock.now_s();
+  std::vector<VerifierInput> inputs;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const Prompt& prompt = context.prompt(data, sequences[i]);
+    inputs.push_back({prompt.text, records[i].text, prompt.answer, records[i].rollout.stopped});
+  }
+  const std::vector<double> rewards = verify_batch(context.job.config.verifier, inputs);
+  for (std::size_t i = 0; i < rewards.size(); ++i) {
+    records[i].reward = rewards[i];
+  }
+  return context.clock.now_s() - start_s;
+}
 
-void generate_sequences(RankContext& context,
-                        const Instruction& instruction,
-                        std::int64_t iteration) {
+/// The leader keeps what ended: data, slots, counts, lines of the rollouts file.
+void store_rollouts(RankContext& context,
+                    const Instruction& instruction,
+                    std::int64_t iteration,
+                    std::span<const std::int64_t> sequences,
+                    std::span<RolloutRecord> records) {
   IterationData& data = context.data.at(iteration);
   Report& report = context.reports[iteration];
-  const std::vector<std::int64_t> sequences = sequence_list(instruction.sequences);
-  std::vector<RolloutRecord> records =
-      context.replay.empty() ? sample_sequences(context, instruction, iteration, sequences)
-                             : replay_sequences(context, iteration, sequences);
+  const std::int32_t stage = context.vertex(instruction.vertex).stage;
+  const std::vector<std::int64_t> slots = sequence_list(instruction.slots);
+  const bool writes = !context.job.config.runtime.rollouts.empty() && context.replay.empty();
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const std::int64_t s = sequences[i];
     RolloutRecord& record = records[i];
@@ -164,25 +214,40 @@ void generate_sequences(RankContext& context,
     record.sample = s % context.samples();
     record.dataset_index = data.prompts[static_cast<std::size_t>(record.prompt)];
     record.version = context.model(instruction.vertex).version;
-    count(report, record, context.prompt(data, s));
-    if (!context.job.config.runtime.rollouts.empty() && context.replay.empty()) {
+    count(context, report, record, context.prompt(data, s));
+    if (writes) {
       report.rollouts += rollout_line(record);
     }
+    if (!slots.empty()) {
+      data.slots[{stage, slots.at(i)}] = s;
+    }
     SequenceData& entry = data.sequences[s];
-    entry.score = record.reward;
+    if (has_verifier(context)) {
+      entry.score = record.reward;
+    }
     entry.rollout = std::move(record.rollout);
   }
 }
 
-Evaluation evaluate(const RankContext& context, int replica, int replicas) {
-  const Model<float> model = context.model(find_vertex(context.job.graph, "g_pi")).model();
+/// Sequences that end in an instruction: those of its slots; all when generation is not cut.
+std::int64_t ending_count(const RankContext& context, const Instruction& instruction) {
+  return context.vertex(instruction.vertex).stage > 0 ? sequence_count(instruction.slots)
+                                                      : sequence_count(instruction.sequences);
+}
+
+/// The greedy rewards of the part of data.eval that replica `place.dp` has.
+void evaluate_part(const RankContext& context,
+                   VertexId vertex,
+                   const BlockGroups& groups,
+                   Report& report) {
+  const Model<float> model = context.model(vertex).model();
   SamplingOptions options = sampling_options(context, 0);
   options.greedy = true;
-  const auto [first, last] =
-      replica_sequences(static_cast<std::int64_t>(context.eval_prompts.size()), replicas, replica);
+  const int replicas = groups.parallelism.dp;
+  const auto [first, last] = replica_sequences(
+      static_cast<std::int64_t>(context.eval_prompts.size()), replicas, groups.place.dp);
   // As many sequences at a time as generation has on one replica: no more memory than that.
   const std::int64_t batch = (context.job.inputs.workload.sequences() + replicas - 1) / replicas;
-  Evaluation result;
   for (std::int64_t begin = first; begin < last; begin += batch) {
     const std::int64_t end = std::min(last, begin + batch);
     std::vector<GenerationRequest> requests;
@@ -190,12 +255,83 @@ Evaluation evaluate(const RankContext& context, int replica, int replicas) {
       requests.push_back({context.eval_prompts[static_cast<std::size_t>(i)].tokens, i, 0});
     }
     const auto results = generate(model, requests, options);
+    if (!groups.is_leader()) {
+      continue;
+    }
+    std::vector<std::string> texts;
+    std::vector<VerifierInput> inputs;
+    texts.reserve(results.size());  // inputs look into them
     for (std::size_t i = 0; i < results.size(); ++i) {
       const Prompt& prompt = context.eval_prompts[static_cast<std::size_t>(begin) + i];
-      const std::string text = response_text(context, results[i]);
-      result.reward_sum += reward_of(context, prompt, text, results[i].stopped);
-      result.prompts += 1.0;
+      texts.push_back(response_text(context, results[i]));
+      inputs.push_back({prompt.text, texts.back(), prompt.answer, results[i].stopped});
     }
+    for (const double reward : verify_batch(context.job.config.verifier, inputs)) {
+      report[Sum::kEvalReward] += reward;
+      report[Sum::kEvalSequences] += 1.0;
+    }
+  }
+}
+
+}  // namespace
+
+bool evaluation_due(const RankContext& context, std::int64_t iteration) {
+  const std::int64_t every = context.job.config.data.eval_every;
+  return !context.eval_prompts.empty() && every > 0 && iteration > 0 && iteration % every == 0;
+}
+
+void evaluate_into(RankContext& context, Report& report) {
+  const auto& vertices = context.job.graph.vertices;
+  const auto first = std::ranges::find(vertices, Op::kGenerate, &Vertex::op);
+  check(first != vertices.end(), "evaluation without generation");
+  const VertexId vertex{static_cast<std::int32_t>(first - vertices.begin())};
+  const auto groups = context.groups.find(context.job.vertex_block[index(vertex)]);
+  if (groups != context.groups.end()) {
+    evaluate_part(context, vertex, groups->second, report);
+  }
+}
+
+Generated generate_sequences(RankContext& context,
+                             const Instruction& instruction,
+                             std::int64_t iteration) {
+  Generated result;
+  const bool is_leader = context.groups_of(instruction.vertex).is_leader();
+  if (context.vertex(instruction.vertex).stage <= 1) {
+    const double start_s = context.clock.now_s();
+    if (evaluation_due(context, iteration)) {
+      evaluate_into(context, context.reports[iteration]);
+      result.evaluation_s = context.clock.now_s() - start_s;
+    }
+    start_generation(context, instruction, iteration, context.generations[iteration]);
+  }
+  const std::int64_t count = ending_count(context, instruction);
+  if (count == 0) {
+    return result;
+  }
+  GenerationState& state = context.generations.at(iteration);
+  std::vector<std::int64_t> sequences;
+  std::vector<RolloutRecord> records;
+  const std::int64_t ended_before = state.ended;
+  state.ended += count;
+  if (state.session.has_value()) {
+    records = sample_rollouts(context, instruction, iteration, state, sequences);
+  } else {
+    const auto begin = state.ending_order.begin() + ended_before;
+    sequences.assign(begin, begin + count);
+    for (const std::int64_t s : sequences) {
+      records.push_back(replayed(context, iteration, s));
+    }
+  }
+  check(std::ssize(sequences) == count, "a stage of generation ended with another count");
+  if (is_leader) {
+    if (state.session.has_value()) {
+      result.verifier_s = score(context, context.data.at(iteration), sequences, records);
+    }
+    store_rollouts(context, instruction, iteration, sequences, records);
+    result.sequences = std::move(sequences);
+  }
+  if (state.ended == std::ssize(state.sequences)) {
+    context.generations.erase(iteration);
   }
   return result;
 }

@@ -59,7 +59,8 @@ void merge_report(Report& total, const Report& part) {
 
 IterationMetrics metrics_of(const Job& job, std::int64_t iteration, const Report& total) {
   const TrainConfig& train = job.config.train;
-  const bool has_critic = find_vertex(job.graph, "t_V") != VertexId{-1};
+  const bool has_critic = job.inputs.policy.algorithm == Algorithm::kPpo;
+  const bool is_dpo = job.inputs.policy.algorithm == Algorithm::kDpo;
   const auto updates = static_cast<double>(train.epochs * train.minibatches);
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double sequences = total[Sum::kSequences];
@@ -78,10 +79,16 @@ IterationMetrics metrics_of(const Job& job, std::int64_t iteration, const Report
   metrics.clip_fraction = mean(total[Sum::kClippedTokens], total[Sum::kPolicyTokens]);
   metrics.entropy = mean(total[Sum::kEntropy], total[Sum::kFirstPassTokens]);
   metrics.gradient_norm_actor = total[Sum::kGradientNormActor] / updates;
-  metrics.gradient_norm_critic = has_critic ? total[Sum::kGradientNormCritic] / updates : nan;
+  const bool has_norm = find_vertex(job.graph, "t_V") != VertexId{-1};
+  metrics.gradient_norm_critic = has_norm ? total[Sum::kGradientNormCritic] / updates : nan;
   metrics.learning_rate = train.learning_rate_actor * schedule_factor(train, iteration);
   metrics.mismatch_mean = mean(total[Sum::kMismatch], total[Sum::kMismatchTokens]);
   metrics.mismatch_max = total[Sum::kMismatchTokens] > 0.0 ? total.mismatch_max : nan;
+  metrics.dpo_pairs = is_dpo ? total[Sum::kPairs] : nan;
+  metrics.dpo_margin = mean(total[Sum::kPairMargin], total[Sum::kPairs]);
+  metrics.dpo_accuracy = mean(total[Sum::kAccuratePairs], total[Sum::kPairs]);
+  metrics.dpo_chosen_reward = mean(total[Sum::kChosenReward], total[Sum::kPairs]);
+  metrics.dpo_rejected_reward = mean(total[Sum::kRejectedReward], total[Sum::kPairs]);
   metrics.iteration_s = total.iteration_s;
   metrics.tokens_per_s =
       mean(total[Sum::kPromptTokens] + total[Sum::kResponseTokens], total.iteration_s);
@@ -108,6 +115,11 @@ std::string metrics_line(const IterationMetrics& metrics) {
   line["learning_rate"] = metrics.learning_rate;
   line["mismatch_mean"] = metrics.mismatch_mean;
   line["mismatch_max"] = metrics.mismatch_max;
+  line["dpo_pairs"] = metrics.dpo_pairs;
+  line["dpo_margin"] = metrics.dpo_margin;
+  line["dpo_accuracy"] = metrics.dpo_accuracy;
+  line["dpo_chosen_reward"] = metrics.dpo_chosen_reward;
+  line["dpo_rejected_reward"] = metrics.dpo_rejected_reward;
   line["iteration_s"] = metrics.iteration_s;
   line["tokens_per_s"] = metrics.tokens_per_s;
   line["eval_reward"] = metrics.eval_reward;

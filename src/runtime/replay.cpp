@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -23,7 +24,10 @@ RolloutRecord parse_record(const std::string& line, const std::string& where) {
     json.at("sample").get_to(record.sample);
     json.at("dataset_index").get_to(record.dataset_index);
     json.at("version").get_to(record.version);
-    json.at("reward").get_to(record.reward);
+    // A reward model scores later: no reward is null.
+    const Json& reward = json.at("reward");
+    record.reward =
+        reward.is_null() ? std::numeric_limits<double>::quiet_NaN() : reward.get<double>();
     json.at("stopped").get_to(record.rollout.stopped);
     json.at("tokens").get_to(record.rollout.tokens);
     json.at("logprobs").get_to(record.rollout.logprobs);

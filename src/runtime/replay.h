@@ -17,7 +17,7 @@ struct RolloutRecord {
   std::int64_t sample = 0;         ///< which of the samples of that prompt
   std::int64_t dataset_index = 0;  ///< line of the prompt in the data set after filtering
   std::int64_t version = 0;        ///< weight version that generated it
-  double reward = 0.0;
+  double reward = 0.0;             ///< by the verifier; NaN with a reward model
   Rollout rollout;
   std::string text;  ///< decoded response
 };

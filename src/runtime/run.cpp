@@ -9,23 +9,19 @@
 #include <numeric>
 
 #include "rpeg/base/error.h"
-#include "rpeg/base/file.h"
 #include "rpeg/job/tasks.h"
 #include "runtime/context.h"
 #include "runtime/executor.h"
 #include "runtime/generation.h"
 #include "runtime/outputs.h"
+#include "runtime/save.h"
 #include "runtime/summary.h"
 #include "runtime/together.h"
 
 namespace rpeg {
 namespace {
 
-constexpr double kLeastTimeout_s = 60.0;
-constexpr double kPredictedTimes = 50.0;  ///< time-out in predicted iterations
-constexpr double kMeasuredTimes = 20.0;   ///< and in measured ones, whichever is longer
-constexpr double kUnpricedTimes = 10.0;   ///< of that, for evaluating and saving
-constexpr double kMismatchAlarm = 1e-3;   ///< nats; fp32 rounding stays far below
+constexpr double kMismatchAlarm = 1e-3;  ///< nats; fp32 rounding stays far below
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -37,6 +33,17 @@ void check_world_size(const Job& job, const Comm& world) {
                             "mpirun -np {0}",
                             needed,
                             world.size()));
+  }
+}
+
+/// A run that would start a program named in its configuration needs the user's word for it.
+void check_commands(const Job& job, const RunOptions& options) {
+  const VerifierSpec& verifier = job.config.verifier;
+  if (verifier.kind == VerifierKind::kCommand && !options.allow_commands) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("the job's rewards come from the command {}: rpeg-run starts programs "
+                            "of a job only with --allow-commands",
+                            fmt::join(verifier.command, " ")));
   }
 }
 
@@ -56,17 +63,45 @@ std::vector<Prompt> load_eval_prompts(const DataConfig& data, const Tokenizer& t
   return load_dataset(options, tokenizer);
 }
 
+/// The prompts of preference pairs.
+std::vector<Prompt> prompts_of(const std::vector<PreferencePair>& pairs) {
+  std::vector<Prompt> prompts;
+  for (const PreferencePair& pair : pairs) {
+    Prompt prompt;
+    prompt.text = pair.prompt;
+    prompt.tokens = pair.prompt_tokens;
+    prompts.push_back(std::move(prompt));
+  }
+  return prompts;
+}
+
+void check_evaluation(const Job& job, const RunOptions& options) {
+  const bool evaluates = !job.config.data.eval.empty();
+  if (options.eval_only && !evaluates) {
+    throw Error(ErrorKind::kUsage, "--eval-only needs data.eval: the file of held-out prompts");
+  }
+  if (evaluates && job.config.verifier.kind == VerifierKind::kNone) {
+    throw Error(ErrorKind::kUsage,
+                "data.eval needs a verifier (reward.verifier): held-out responses are not scored "
+                "by a reward model; remove data.eval, or name a verifier");
+  }
+}
+
 std::unique_ptr<RankContext> load_context(const Job& job,
                                           Comm& world,
                                           const RunOptions& options,
                                           const RunClock& clock) {
   const auto& actor = job.config.models[static_cast<std::size_t>(ModelRole::kActor)];
   check(actor.has_value(), "job without an actor");
-  if (options.eval_only && job.config.data.eval.empty()) {
-    throw Error(ErrorKind::kUsage, "--eval-only needs data.eval: the file of held-out prompts");
-  }
+  check_evaluation(job, options);
   Tokenizer tokenizer = Tokenizer::load(actor->path);
-  std::vector<Prompt> prompts = load_dataset(job.config.data.train, tokenizer);
+  std::vector<std::int32_t> stop_tokens = load_stop_tokens(actor->path);
+  std::vector<PreferencePair> pairs;
+  if (trains_on_preferences(job.inputs.policy)) {
+    pairs = load_preferences(job.config.data.train, tokenizer, stop_tokens);
+  }
+  std::vector<Prompt> prompts =
+      pairs.empty() ? load_dataset(job.config.data.train, tokenizer) : prompts_of(pairs);
   std::vector<Prompt> eval_prompts = load_eval_prompts(job.config.data, tokenizer);
   return std::make_unique<RankContext>(
       RankContext{.job = job,
@@ -74,7 +109,7 @@ std::unique_ptr<RankContext> load_context(const Job& job,
                   .options = options,
                   .clock = clock,
                   .tokenizer = std::move(tokenizer),
-                  .stop_tokens = load_stop_tokens(actor->path),
+                  .stop_tokens = std::move(stop_tokens),
                   .prompts = std::move(prompts),
                   .eval_prompts = std::move(eval_prompts),
                   .replay = options.replay.empty() ? RolloutTable{} : load_rollouts(options.replay),
@@ -82,7 +117,8 @@ std::unique_ptr<RankContext> load_context(const Job& job,
                   .groups = {},
                   .data = {},
                   .reports = {},
-                  .activations = {}});
+                  .activations = {},
+                  .pairs = std::move(pairs)});
 }
 
 /// The run of one rank, phase by phase.
@@ -98,40 +134,16 @@ struct Run {
   double longest_iteration_s = 0.0;
 };
 
-double timeout_s(const Job& job, double longest_iteration_s) {
-  return std::max({kLeastTimeout_s,
-                   kPredictedTimes * job.predicted.iteration_time_s,
-                   kMeasuredTimes * longest_iteration_s});
-}
-
 /// What the plan has no prediction for may take longer: other ranks wait at its end.
 void allow_unpriced_work(const Run& run) {
-  run.context.world.set_timeout(kUnpricedTimes *
-                                timeout_s(run.context.job, run.longest_iteration_s));
-}
-
-/// Adds this rank's part of the greedy reward on data.eval; generation ranks share the prompts.
-void evaluate_into(RankContext& context, Report& report) {
-  const std::vector<int> ranks =
-      vertex_leaders(context.job, find_vertex(context.job.graph, "g_pi"));
-  const auto me = std::find(ranks.begin(), ranks.end(), context.world.rank());
-  if (me != ranks.end()) {
-    const Evaluation part =
-        evaluate(context, static_cast<int>(me - ranks.begin()), static_cast<int>(ranks.size()));
-    report[Sum::kEvalReward] += part.reward_sum;
-    report[Sum::kEvalSequences] += part.prompts;
-  }
+  const double limit_s =
+      wait_limit_s(run.context.job, run.longest_iteration_s, control_lead(run.context.job));
+  run.context.world.set_timeout(kUnpricedTimes * limit_s);
 }
 
 double evaluated_reward(const Report& total) {
   const double sequences = total[Sum::kEvalSequences];
   return sequences > 0.0 ? total[Sum::kEvalReward] / sequences : kNan;
-}
-
-bool evaluation_due(const RankContext& context, std::int64_t iteration, std::int64_t iterations) {
-  const std::int64_t every = context.job.config.data.eval_every;
-  return !context.eval_prompts.empty() &&
-         (iteration + 1 == iterations || (every > 0 && (iteration + 1) % every == 0));
 }
 
 /// Rank 0: files, alarm, the caller's display.
@@ -156,79 +168,35 @@ void publish(Run& run, std::int64_t iteration, Report total) {
   }
 }
 
-/// One iteration; returns the report of all ranks.
-Report run_iteration(Run& run, std::int64_t iteration, std::int64_t iterations) {
-  RankContext& context = run.context;
-  const Job& job = context.job;
-  const double start_s = context.clock.now_s();
-  Report& report = context.reports[iteration];
-  report.task_s.resize(task_names(job).size());
-  context.data[iteration].prompts =
-      iteration_prompts(static_cast<std::int64_t>(context.prompts.size()),
-                        job.inputs.workload.batch_size,
-                        iteration,
-                        job.config.data.shuffle,
-                        job.seed);
-  run_program(context, iteration, run.trace.get());
-  context.world.flush();
-  // Without the evaluation, which is not part of the predicted iteration.
-  report.iteration_s = context.clock.now_s() - start_s;
-  if (evaluation_due(context, iteration, iterations)) {
-    allow_unpriced_work(run);
-    evaluate_into(context, report);
-  }
-  report.stop = context.options.stop != nullptr && context.options.stop->load();
-  Report total = gather_reports(run.control, std::move(report));
-  context.reports.erase(iteration);
-  context.data.erase(iteration);
-  run.summary.final_eval_reward = evaluated_reward(total);
-  return total;
+/// Greedy reward of the present weights, on all ranks.
+double evaluate_now(Run& run) {
+  Report report;
+  allow_unpriced_work(run);
+  evaluate_into(run.context, report);
+  return evaluated_reward(gather_reports(run.control, std::move(report)));
 }
 
 void run_iterations(Run& run) {
   RankContext& context = run.context;
   const std::int64_t limit = context.options.max_iterations;
-  const std::int64_t planned = context.job.config.train.iterations;
-  const std::int64_t iterations = limit >= 0 ? std::min(limit, planned) : planned;
-  for (std::int64_t k = 0; k < iterations; ++k) {
-    Report total = run_iteration(run, k, iterations);
-    run.longest_iteration_s = std::max(run.longest_iteration_s, total.iteration_s);
-    context.world.set_timeout(timeout_s(context.job, run.longest_iteration_s));
-    run.summary.stopped = total.stop && k + 1 < iterations;
-    if (context.world.rank() == 0) {
-      publish(run, k, std::move(total));
-    }
-    if (run.summary.stopped) {
-      return;
-    }
-  }
-}
-
-void evaluate_only(Run& run) {
-  Report report;
-  allow_unpriced_work(run);
-  evaluate_into(run.context, report);
-  const Report total = gather_reports(run.control, std::move(report));
-  run.summary.final_eval_reward = evaluated_reward(total);
-}
-
-/// The lowest rank of each training group writes its model.
-void save_models(const RankContext& context) {
-  const JobConfig& config = context.job.config;
-  if (config.runtime.save_dir.empty()) {
-    return;
-  }
-  for (std::size_t i = 0; i < context.job.copies.size(); ++i) {
-    const WeightCopy& copy = context.job.copies[i];
-    const std::vector<int>& ranks = context.job.blocks[static_cast<std::size_t>(copy.block)].ranks;
-    if (copy.is_trained && *std::min_element(ranks.begin(), ranks.end()) == context.world.rank()) {
-      const HeldModel& model = context.models.at(static_cast<int>(i));
-      save_hf_directory(config.runtime.save_dir / to_string(copy.model),
-                        model.spec,
-                        model.layout,
-                        model.weights,
-                        config.models[static_cast<std::size_t>(ModelRole::kActor)]->path);
-    }
+  const std::int64_t in_job = context.job.config.train.iterations;
+  const std::int64_t planned = limit >= 0 ? std::min(limit, in_job) : in_job;
+  RunControl control(
+      run.control,
+      control_lead(context.job),
+      planned,
+      context.options.stop,
+      [&](std::int64_t iteration, Report total) { publish(run, iteration, std::move(total)); });
+  const std::int64_t iterations = run_program(context, control, planned, run.trace.get());
+  run.longest_iteration_s = control.longest_iteration_s();
+  run.summary.stopped = control.stopped();
+  allow_unpriced_work(run);  // of the slowest rank, before others reach the end
+  drain_weights(context, iterations, run.trace.get());
+  control.drain();
+  context.world.flush();
+  // A stop is to be quick: it leaves the evaluation out.
+  if (!run.summary.stopped && !context.eval_prompts.empty()) {
+    run.summary.final_eval_reward = evaluate_now(run);
   }
 }
 
@@ -278,7 +246,8 @@ Run open_run(RankContext& context, Comm& control) {
 
 RunSummary run_job(const Job& job, Comm& world, const RunOptions& options) {
   check_world_size(job, world);
-  world.set_timeout(timeout_s(job, 0.0));
+  check_commands(job, options);
+  world.set_timeout(wait_limit_s(job, 0.0, control_lead(job)));
   const std::unique_ptr<Comm> control = control_group(world);
   const RunClock clock(*control);
   std::unique_ptr<RankContext> context;
@@ -296,7 +265,7 @@ RunSummary run_job(const Job& job, Comm& world, const RunOptions& options) {
     options.on_start();
   }
   if (options.eval_only) {
-    evaluate_only(*run);
+    run->summary.final_eval_reward = evaluate_now(*run);
     return std::move(run->summary);
   }
   run_iterations(*run);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "rpeg/base/error.h"
 #include "runtime/message.h"
 
@@ -31,9 +33,15 @@ const SequenceData& data_of(const IterationData& data, std::int64_t sequence) {
   return found->second;
 }
 
+/// Bits of a rollout's second number: a response that was given, not generated, has no
+/// log-probabilities.
+constexpr std::int32_t kStopped = 1;
+constexpr std::int32_t kGiven = 2;
+
 void append_rollout(Bytes& out, const Rollout& rollout) {
+  const bool is_given = rollout.logprobs.empty();
   append_value(out, static_cast<std::int32_t>(rollout.tokens.size()));
-  append_value(out, static_cast<std::int32_t>(rollout.stopped));
+  append_value(out, (rollout.stopped ? kStopped : 0) | (is_given ? kGiven : 0));
   append_bytes(out, std::span<const std::int32_t>(rollout.tokens));
   append_bytes(out, std::span<const float>(rollout.logprobs));
 }
@@ -41,9 +49,12 @@ void append_rollout(Bytes& out, const Rollout& rollout) {
 Rollout take_rollout(MessageReader& reader) {
   Rollout rollout;
   const auto length = static_cast<std::size_t>(reader.take<std::int32_t>());
-  rollout.stopped = reader.take<std::int32_t>() != 0;
+  const auto flags = reader.take<std::int32_t>();
+  rollout.stopped = (flags & kStopped) != 0;
   rollout.tokens = reader.take_vector<std::int32_t>(length);
-  rollout.logprobs = reader.take_vector<float>(length);
+  if ((flags & kGiven) == 0) {
+    rollout.logprobs = reader.take_vector<float>(length);
+  }
   return rollout;
 }
 
@@ -79,11 +90,34 @@ std::vector<std::int64_t> sequence_list(std::span<const SequenceRange> ranges) {
   return list;
 }
 
+std::vector<std::int64_t> sequences_of(const IterationData& data,
+                                       const Instruction& instruction,
+                                       std::int32_t stage) {
+  if (instruction.slots.empty()) {
+    return sequence_list(instruction.sequences);
+  }
+  const std::vector<SequenceRange>& named = instruction.sequences;
+  std::vector<std::int64_t> sequences;
+  for (const std::int64_t slot : sequence_list(instruction.slots)) {
+    const auto found = data.slots.find({stage, slot});
+    check(found != data.slots.end(),
+          fmt::format("slot {} of stage {} is not known on this rank", slot, stage));
+    const std::int64_t s = found->second;
+    if (named.empty() || std::ranges::any_of(named, [&](const SequenceRange& range) {
+          return range.first <= s && s < range.last;
+        })) {
+      sequences.push_back(s);
+    }
+  }
+  return sequences;
+}
+
 Bytes encode_payload(const IterationData& data,
                      Payload payload,
-                     std::span<const SequenceRange> ranges) {
+                     std::span<const std::int64_t> sequences) {
   Bytes message;
-  for (const std::int64_t s : sequence_list(ranges)) {
+  for (const std::int64_t s : sequences) {
+    append_value(message, static_cast<std::int32_t>(s));
     switch (payload) {
       case Payload::kRollout:
         append_rollout(message, rollout_of(data, s));
@@ -101,12 +135,14 @@ Bytes encode_payload(const IterationData& data,
   return message;
 }
 
-void decode_payload(const Bytes& message,
-                    Payload payload,
-                    std::span<const SequenceRange> ranges,
-                    IterationData& data) {
+std::vector<std::int64_t> decode_payload(const Bytes& message,
+                                         Payload payload,
+                                         IterationData& data) {
   MessageReader reader(message);
-  for (const std::int64_t s : sequence_list(ranges)) {
+  std::vector<std::int64_t> sequences;
+  while (reader.remaining() > 0) {
+    const std::int64_t s = reader.take<std::int32_t>();
+    sequences.push_back(s);
     SequenceData& entry = data.sequences[s];
     switch (payload) {
       case Payload::kRollout:
@@ -123,7 +159,7 @@ void decode_payload(const Bytes& message,
         break;
     }
   }
-  check(reader.remaining() == 0, "message longer than its content");
+  return sequences;
 }
 
 }  // namespace rpeg

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "rpeg/comm/comm.h"
@@ -14,7 +15,7 @@ namespace rpeg {
 /// What generation made of one sequence.
 struct Rollout {
   std::vector<std::int32_t> tokens;
-  std::vector<float> logprobs;  ///< behaviour log-probabilities
+  std::vector<float> logprobs;  ///< behaviour log-probabilities; none of responses that were given
   bool stopped = false;
 };
 
@@ -27,10 +28,13 @@ struct SequenceData {
   std::optional<std::vector<float>> actor_logprobs;
 };
 
-/// The data of one iteration on one rank, by global sequence index.
+/// The data of one iteration on one rank, by global sequence index. Complete on leaders only; the
+/// other ranks of a replica hold what their leader shared.
 struct IterationData {
   std::vector<std::int64_t> prompts;  ///< dataset index of each prompt of the batch
   std::map<std::int64_t, SequenceData> sequences;
+  /// Which sequence is in a slot of a stage of cut generation: (stage, slot) → sequence.
+  std::map<std::pair<std::int32_t, std::int64_t>, std::int64_t> slots;
 };
 
 /// The data of a sequence, with a part that an instruction needs; a missing part is an invariant
@@ -44,13 +48,22 @@ const std::vector<float>& numbers_of(const IterationData& data,
 /// All sequences of some ranges, in order.
 std::vector<std::int64_t> sequence_list(std::span<const SequenceRange> ranges);
 
-/// The message of `payload` for `ranges` (format: `Payload`), and its reading on the other side.
+/// The sequences that an instruction of a vertex of stage `stage` is about, on a leader: those of
+/// its ranges; of a chunk or of its messages those that are in its slots and, when it names
+/// sequences, among them, in the order of the slots.
+std::vector<std::int64_t> sequences_of(const IterationData& data,
+                                       const Instruction& instruction,
+                                       std::int32_t stage);
+
+/// The records of `payload` for some sequences (format: `Payload`), each with the index of its
+/// sequence.
 Bytes encode_payload(const IterationData& data,
                      Payload payload,
-                     std::span<const SequenceRange> ranges);
-void decode_payload(const Bytes& message,
-                    Payload payload,
-                    std::span<const SequenceRange> ranges,
-                    IterationData& data);
+                     std::span<const std::int64_t> sequences);
+/// Reads them into `data` and returns their sequences, in order. Numbers of response tokens come
+/// after the rollout they belong to.
+std::vector<std::int64_t> decode_payload(const Bytes& message,
+                                         Payload payload,
+                                         IterationData& data);
 
 }  // namespace rpeg

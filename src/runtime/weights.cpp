@@ -72,6 +72,17 @@ Stretch stretch_of(const WeightTransfer& transfer,
           .stride = static_cast<std::size_t>(found->count / rows)};
 }
 
+/// What travels is what the compiler counted, and the header.
+void check_compiled_bytes(const WeightMessage& message, const Bytes& bytes) {
+  const auto compiled = static_cast<std::size_t>(message.bytes) + sizeof(WeightHeader);
+  check(bytes.size() == compiled,
+        fmt::format("a weights message from rank {} to rank {} has {} bytes, compiled were {}",
+                    message.from,
+                    message.to,
+                    bytes.size(),
+                    compiled));
+}
+
 }  // namespace
 
 RankModels build_rank_models(const Job& job, int rank) {
@@ -121,6 +132,7 @@ Bytes encode_weights(const WeightTransfer& transfer,
                        .subspan(stretch.first + row * stretch.stride, stretch.width));
     }
   }
+  check_compiled_bytes(message, bytes);
   return bytes;
 }
 
@@ -129,6 +141,7 @@ WeightHeader decode_weights(const WeightTransfer& transfer,
                             const Bytes& bytes,
                             std::size_t expected,
                             HeldModel& model) {
+  check_compiled_bytes(message, bytes);
   MessageReader reader(bytes);
   const auto header = reader.take<WeightHeader>();
   check(header.version == model.version + 1,

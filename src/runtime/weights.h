@@ -14,8 +14,9 @@ namespace rpeg {
 
 /// What training adds to a model on the ranks that train it.
 struct TrainingState {
-  std::vector<float> gradient;
-  AdamWState optimizer;
+  std::vector<float> gradient;           ///< of the rank's shard
+  AdamWState optimizer;                  ///< ZeRO-1: of the rank's chunk of the shard
+  std::optional<double> reward_kl_coef;  ///< PPO: of the next iteration, once one has been trained
 };
 
 /// A rank's shard of one copy of a model (`Job::copies`). All vertices of the copy share it.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "rpeg/base/error.h"
 
 namespace rpeg {
@@ -118,6 +120,21 @@ std::pair<std::int64_t, std::int64_t> key_value_heads(const ModelSpec& spec, int
         fmt::format("{} key-value heads cannot be dealt to {} tensor-parallel ranks", heads, tp));
   const std::int64_t head = tp_rank / (tp / heads);
   return {head, head + 1};
+}
+
+ShardRuns shard_runs(const ShardTensor& tensor) {
+  if (tensor.split_dim < 0) {
+    return {.count = 1, .length = tensor.count, .first = 0, .stride = tensor.count};
+  }
+  const auto split = tensor.shape.begin() + tensor.split_dim;
+  std::int64_t outer = 1;
+  std::int64_t inner = 1;
+  std::for_each(tensor.shape.begin(), split, [&](std::int64_t extent) { outer *= extent; });
+  std::for_each(split + 1, tensor.shape.end(), [&](std::int64_t extent) { inner *= extent; });
+  return {.count = outer,
+          .length = (tensor.end - tensor.begin) * inner,
+          .first = tensor.begin * inner,
+          .stride = *split * inner};
 }
 
 std::vector<ShardTensor> shard_tensors(const ModelSpec& spec, Head head, const ModelShard& shard) {

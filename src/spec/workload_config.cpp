@@ -7,6 +7,7 @@
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/yaml/reader.h"
+#include "spec/hf_names.h"
 #include "spec/workload_checks.h"
 #include "spec/workload_names.h"
 
@@ -40,7 +41,47 @@ ClusterSpec read_cluster(MapReader reader) {
   return cluster;
 }
 
-void read_execution_numbers(MapReader& reader, ModelSpec& model) {
+RopeScaling read_rope_scaling(MapReader reader) {
+  RopeScaling scaling;
+  scaling.kind = static_cast<RopeScalingKind>(reader.choice("type", words::kRopeScaling));
+  scaling.factor = reader.number("factor", kPositive);
+  if (scaling.kind == RopeScalingKind::kLlama3) {
+    scaling.low_freq_factor = reader.number("low_freq_factor", kPositive);
+    scaling.high_freq_factor = reader.number("high_freq_factor", kPositive);
+    scaling.original_positions = reader.integer("original_positions", kTokens);
+  }
+  reader.finish();
+  return scaling;
+}
+
+/// The family says which biases and norms there are; for the shape alone they may stand by
+/// themselves.
+void read_family(MapReader& reader, ModelSpec& model) {
+  model.qkv_bias = reader.boolean("qkv_bias", false);
+  model.qk_norm = reader.boolean("qk_norm", false);
+  const ModelFamily implied = model.qkv_bias  ? ModelFamily::kQwen2
+                              : model.qk_norm ? ModelFamily::kQwen3
+                                              : ModelFamily::kLlama;
+  std::vector<std::string> families;
+  for (const HfFamily& family : kHfFamilies) {
+    families.emplace_back(family.model_type);
+  }
+  model.family = static_cast<ModelFamily>(
+      reader.choice("family", families, static_cast<std::size_t>(implied)));
+  if (model.qkv_bias != (model.family == ModelFamily::kQwen2) ||
+      model.qk_norm != (model.family == ModelFamily::kQwen3)) {
+    reader.fault("family",
+                 "does not go with qkv_bias and qk_norm: qwen2 has qkv_bias: true, qwen3 has "
+                 "qk_norm: true, the others neither");
+  }
+}
+
+void read_execution_fields(MapReader& reader, ModelSpec& model) {
+  read_family(reader, model);
+  if (reader.has("rope_scaling")) {
+    model.rope_scaling = read_rope_scaling(reader.map("rope_scaling", false));
+  }
+  reader.ignore("rope_scaling");
   model.rope_theta = reader.number("rope_theta", {1, 1e12}, model.rope_theta);
   model.rms_norm_eps = reader.number("rms_norm_eps", {1e-20, 1}, model.rms_norm_eps);
   model.max_positions = reader.integer("max_positions", kTokens, model.max_positions);
@@ -89,7 +130,7 @@ ModelSpec read_shape(MapReader& reader) {
   model.num_kv_heads = reader.integer("num_kv_heads", kWidth, model.num_heads);
   model.gated_ffn = reader.boolean("gated_ffn", true);
   model.tied_embeddings = reader.boolean("tied_embeddings", false);
-  read_execution_numbers(reader, model);
+  read_execution_fields(reader, model);
   return model;
 }
 

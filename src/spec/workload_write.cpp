@@ -27,6 +27,32 @@ void write_cluster(YamlWriter& writer, const ClusterSpec& cluster) {
   writer.end_map();
 }
 
+/// What differs from a plain Llama.
+void write_family(YamlWriter& writer, const ModelSpec& model) {
+  if (model.family != ModelFamily::kLlama) {
+    writer.field("family", to_string(model.family));
+  }
+  if (model.qkv_bias) {
+    writer.field("qkv_bias", true);
+  }
+  if (model.qk_norm) {
+    writer.field("qk_norm", true);
+  }
+  const RopeScaling& scaling = model.rope_scaling;
+  if (scaling.kind == RopeScalingKind::kNone) {
+    return;
+  }
+  writer.begin_map("rope_scaling");
+  writer.field("type", word(words::kRopeScaling, scaling.kind));
+  writer.field("factor", scaling.factor);
+  if (scaling.kind == RopeScalingKind::kLlama3) {
+    writer.field("low_freq_factor", scaling.low_freq_factor);
+    writer.field("high_freq_factor", scaling.high_freq_factor);
+    writer.field("original_positions", scaling.original_positions);
+  }
+  writer.end_map();
+}
+
 void write_model(YamlWriter& writer, const char* role, const ModelSpec& model) {
   writer.begin_map(role);
   writer.field("layers", model.layers);
@@ -38,6 +64,7 @@ void write_model(YamlWriter& writer, const char* role, const ModelSpec& model) {
   writer.field("num_kv_heads", model.num_kv_heads);
   writer.field("gated_ffn", model.gated_ffn);
   writer.field("tied_embeddings", model.tied_embeddings);
+  write_family(writer, model);
   writer.field("rope_theta", model.rope_theta);
   writer.field("rms_norm_eps", model.rms_norm_eps);
   writer.field("max_positions", model.max_positions);

@@ -44,7 +44,7 @@ void file_rollouts(CheckContext& context, int rank) {
 /// The leaders of the replicas record what they finish, nobody else does.
 bool is_recording(const CheckContext& context, int rank, const Instruction& instruction) {
   const std::vector<int> leaders = vertex_leaders(context.job, instruction.vertex);
-  return is_compute(instruction.kind) && records_sequences(context.job, instruction) &&
+  return records_sequences(context.job, instruction) &&
          std::find(leaders.begin(), leaders.end(), rank) != leaders.end();
 }
 

@@ -9,6 +9,7 @@
 
 #include "rpeg/base/file.h"
 #include "rpeg/loss/advantage.h"
+#include "rpeg/loss/dpo_loss.h"
 #include "rpeg/loss/policy_loss.h"
 
 namespace rpeg {
@@ -279,6 +280,44 @@ TEST_F(Recorded, ValueLoss) {
   EXPECT_NEAR(
       loss(0.5).clipped_tokens / count, expected.at("clipfrac0p5").get<double>(), kTolerance);
   EXPECT_NEAR(loss(0.0).loss, expected.at("unclipped").get<double>(), kTolerance);
+}
+
+TEST_F(Recorded, DpoLoss) {
+  struct Case {
+    const char* name;
+    DpoLossOptions options;
+  };
+  const json& pairs = golden_.at("dpo_inputs");
+  const auto policy_chosen = pairs.at("policy_chosen").get<Numbers>();
+  const auto policy_rejected = pairs.at("policy_rejected").get<Numbers>();
+  const auto reference_chosen = pairs.at("ref_chosen").get<Numbers>();
+  const auto reference_rejected = pairs.at("ref_rejected").get<Numbers>();
+  const auto loss = [&](const DpoLossOptions& options) {
+    return dpo_loss(
+        {policy_chosen, policy_rejected, reference_chosen, reference_rejected}, 3.0, options);
+  };
+  for (const Case& c : {Case{"openrlhf_cdpo_beta0.1_ls0.0", {DpoLossKind::kSigmoid, 0.1, 0.0}},
+                        Case{"openrlhf_cdpo_beta0.1_ls0.1", {DpoLossKind::kSigmoid, 0.1, 0.1}},
+                        Case{"openrlhf_cdpo_beta0.5_ls0.0", {DpoLossKind::kSigmoid, 0.5, 0.0}},
+                        Case{"openrlhf_cdpo_beta0.5_ls0.1", {DpoLossKind::kSigmoid, 0.5, 0.1}},
+                        Case{"openrlhf_ipo_sum_beta0.1", {DpoLossKind::kIpo, 0.1, 0.0}},
+                        Case{"openrlhf_ipo_sum_beta0.5", {DpoLossKind::kIpo, 0.5, 0.0}},
+                        Case{"trl_hinge_beta0.1", {DpoLossKind::kHinge, 0.1, 0.0}},
+                        Case{"trl_hinge_beta0.5", {DpoLossKind::kHinge, 0.5, 0.0}}}) {
+    EXPECT_NEAR(loss(c.options).loss, golden_.at("dpo").at(c.name).get<double>(), kTolerance)
+        << c.name;
+  }
+  for (const auto& [name, beta] : {std::pair("rewards_beta0.1", 0.1), {"rewards_beta0.5", 0.5}}) {
+    const auto chosen = golden_.at("dpo").at(name).at("chosen").get<Numbers>();
+    const auto rejected = golden_.at("dpo").at(name).at("rejected").get<Numbers>();
+    const double sum = std::accumulate(chosen.begin(), chosen.end(), 0.0);
+    const double rejected_sum = std::accumulate(rejected.begin(), rejected.end(), 0.0);
+    const DpoLoss result = loss({DpoLossKind::kSigmoid, beta, 0.0});
+    EXPECT_NEAR(result.chosen_reward_sum, sum, kTolerance);
+    EXPECT_NEAR(result.rejected_reward_sum, rejected_sum, kTolerance);
+    EXPECT_NEAR(result.margin_sum, sum - rejected_sum, kTolerance);
+    EXPECT_EQ(result.accurate_pairs, 2.0);  // of Δ = 2.5, −1.5, 0.5
+  }
 }
 
 }  // namespace

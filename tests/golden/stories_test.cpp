@@ -6,13 +6,16 @@
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "rpeg/base/file.h"
 #include "rpeg/hf/safetensors.h"
 #include "rpeg/model/generate.h"
 #include "rpeg/model/optimizer.h"
 #include "rpeg/model/parameters.h"
+#include "rpeg/model/stage.h"
 #include "rpeg/model/transformer.h"
+#include "support/sharded_model.h"
 
 namespace rpeg {
 namespace {
@@ -136,6 +139,63 @@ TEST_F(StoriesModel, GradientsMatchFloat64Autograd) {
   }
   const auto expected_norm = golden["global_grad_norm"].get<double>();
   EXPECT_NEAR(gradient_norm(gradient), expected_norm, 1e-4 * expected_norm);
+}
+
+/// Log-probabilities and gradient of the golden sequence on tp * pp ranks, each from its part of
+/// the files.
+TEST_F(StoriesModel, LossAndGradientNormMatchOnSeveralRanks) {
+  const Json golden = read_json(root / "stories260k/golden_grads.json");
+  const ModelSpec spec = load_hf_config(root / "stories260k");
+  PackedBatch batch;
+  append_sequence(batch, golden["ids"].get<Ids>());
+  const double predictions = static_cast<double>(batch.token_count() - 1);
+  const std::vector<float> d_logprob(batch.tokens.size(), static_cast<float>(-1.0 / predictions));
+  for (const auto& [tp, pp] : {std::pair(2, 1), std::pair(4, 1), std::pair(1, 2)}) {
+    std::vector<double> squares(static_cast<std::size_t>(tp * pp));
+    run_ranks(tp * pp, [&, tp = tp, pp = pp](Comm& world) {
+      ModelPart<float> part = empty_part<float>(spec, Head::kLanguageModel, tp, pp, world);
+      load_parameters(root / "stories260k", part.layout, part.weights);
+      const Model<float> model = part.model();
+      std::vector<float> gradient(part.weights.size());
+      Activations<float> activations;
+      std::vector<float> input;
+      const bool is_first = part.layout.shard.has_embedding;
+      if (!is_first) {
+        input = receive_values<float>(*part.pipeline, 0, 1);
+      }
+      const auto hidden = stage_forward<float>(
+          model, batch, is_first ? nullptr : input.data(), Recompute::kFull, activations);
+      std::vector<float> d_hidden(hidden.size());
+      if (part.layout.shard.has_head) {
+        TokenScores<float> scores;
+        std::vector<float> scratch;
+        head_scores(model, batch, hidden, 1.0F, scratch, scores);
+        double nll = 0.0;
+        for (const float logprob : scores.logprob) {
+          nll -= static_cast<double>(logprob) / predictions;
+        }
+        const auto expected = golden["mean_nll"].get<double>();
+        EXPECT_NEAR(nll, expected, 1e-4 * expected);
+        head_scores_backward<float>(
+            model, batch, hidden, 1.0F, d_logprob, {}, scratch, d_hidden, gradient);
+      } else {
+        send_values<float>(*part.pipeline, 1, 1, hidden);
+        d_hidden = receive_values<float>(*part.pipeline, 1, 2);
+      }
+      const auto d_input =
+          stage_backward<float>(model, batch, d_hidden, Recompute::kFull, activations, gradient);
+      if (!is_first) {
+        send_values<float>(*part.pipeline, 0, 2, d_input);
+      }
+      sum_shared_gradients<float>(model, gradient);
+      squares[static_cast<std::size_t>(world.rank())] =
+          owned_sum_of_squares(part.layout, gradient, 0, part.layout.total);
+    });
+    const auto expected_norm = golden["global_grad_norm"].get<double>();
+    EXPECT_NEAR(std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0)),
+                expected_norm,
+                1e-4 * expected_norm);
+  }
 }
 
 TEST_F(StoriesModel, Bf16ShardsLoadToTheNearestBf16) {

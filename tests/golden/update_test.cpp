@@ -1,8 +1,10 @@
-// Whole updates against an implementation of its own (scripts/make_update_golden.py, PyTorch in
-// float64): two iterations of two passes over three mini-batches, on recorded rollouts.
+// Whole runs against an implementation of its own (scripts/make_update_golden.py, PyTorch in
+// float64), on recorded rollouts: two iterations of two passes over three mini-batches, and three
+// iterations of one update.
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -21,11 +23,22 @@ const fs::path kData = fs::path(RPEG_SOURCE_DIR) / "tests/golden/data/update";
 // Ten times what fp32 loses in twelve updates, which move the weights by up to 0.05.
 constexpr double kMetricsTolerance = 1e-5;
 constexpr double kWeightTolerance = 1e-5;
+constexpr double kChangeTolerance = 1e-3;  // relative L2, of three updates at learning rate 1e-3
+
+/// A recorded run: its folder below `kData` and its settings that the plan shares.
+struct Recording {
+  std::string folder;
+  Algorithm algorithm;
+  std::int64_t epochs = 2;
+  std::int64_t minibatches = 3;
+  std::int64_t iterations = 2;
+};
 
 /// Where every vertex runs: all on the block "", or some elsewhere.
 using Placements = std::map<std::string, std::string>;
 
-PlanFile plan_of(Algorithm algorithm, const Placements& placements) {
+PlanFile plan_of(const Recording& recording, const Placements& placements) {
+  const Algorithm algorithm = recording.algorithm;
   PlanFile file;
   const ModelSpec spec = load_hf_config(kData / "actor");
   file.inputs.hardware.gpus_per_node = 4;
@@ -40,8 +53,8 @@ PlanFile plan_of(Algorithm algorithm, const Placements& placements) {
   file.inputs.workload.generation_length = 5;
   file.inputs.policy.algorithm = algorithm;
   file.inputs.policy.reward = RewardSource::kVerifier;
-  file.inputs.policy.epochs = 2;
-  file.inputs.policy.minibatches = 3;
+  file.inputs.policy.epochs = recording.epochs;
+  file.inputs.policy.minibatches = recording.minibatches;
   for (const Vertex& vertex : build_graph(file.inputs.policy, {}).vertices) {
     const auto own = placements.find(vertex.name);
     VertexPlan plan;
@@ -75,35 +88,68 @@ void expect_metrics(const json& expected, const std::string& line) {
   }
 }
 
-void expect_recorded_update(const std::string& name, const Placements& placements) {
-  const fs::path directory = fresh_directory(name);
-  const Algorithm algorithm = name == "ppo" ? Algorithm::kPpo : Algorithm::kGrpo;
-  const PlanFile plan = plan_of(algorithm, placements);
+void expect_weights(const fs::path& actual_dir, const fs::path& expected_dir, ModelRole role) {
+  const auto expected = weights_in(expected_dir / to_string(role), role);
+  const auto actual = weights_in(actual_dir / to_string(role), role);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected[i], kWeightTolerance) << to_string(role) << " weight " << i;
+  }
+}
+
+void expect_change(const fs::path& actual_dir, const fs::path& expected_dir, ModelRole role) {
+  const auto expected = weights_in(expected_dir / to_string(role), role);
+  const auto initial = weights_in(kData / to_string(role), role);
+  const auto actual = weights_in(actual_dir / to_string(role), role);
+  double difference = 0.0;
+  double norm = 0.0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference += std::pow(actual[i] - initial[i] - expected[i], 2);
+    norm += std::pow(expected[i], 2);
+  }
+  EXPECT_LT(std::sqrt(difference / norm), kChangeTolerance) << to_string(role);
+}
+
+/// Replays a recording and compares the metrics; returns where the trained models are.
+fs::path replay(const Recording& recording, const Placements& placements) {
+  const fs::path directory = fresh_directory(to_string(recording.algorithm));
+  const PlanFile plan = plan_of(recording, placements);
   write_file_atomic(directory / "plan.yaml", plan_file_text(plan, nullptr));
   std::vector<std::string> warnings;
+  const fs::path recorded = kData / recording.folder;
   const JobConfig config =
-      load_job_config(kData / name / "job.yaml", warnings, directory / "plan.yaml");
+      load_job_config(recorded / "job.yaml", warnings, directory / "plan.yaml");
   EXPECT_TRUE(warnings.empty());
   RunOptions options;
-  options.replay = kData / name / "rollouts.jsonl";
-  options.max_iterations = 2;
+  options.replay = recorded / "rollouts.jsonl";
+  options.max_iterations = recording.iterations;
   run_on_threads(compile_job(config, plan, directory), options);
-
   std::istringstream lines(read_file(directory / "metrics/metrics.jsonl"));
-  for (const json& expected : json::parse(read_file(kData / name / "metrics.json"))) {
+  for (const json& expected : json::parse(read_file(recorded / "metrics.json"))) {
     std::string line;
-    ASSERT_TRUE(std::getline(lines, line));
+    EXPECT_TRUE(std::getline(lines, line));
     expect_metrics(expected, line);
   }
-  for (const ModelRole role : {ModelRole::kActor, ModelRole::kCritic}) {
-    if (role == ModelRole::kCritic && algorithm != Algorithm::kPpo) {
-      continue;
-    }
-    const auto expected = weights_in(kData / name / to_string(role), role);
-    const auto actual = weights_in(directory / "model" / to_string(role), role);
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_NEAR(actual[i], expected[i], kWeightTolerance) << to_string(role) << " weight " << i;
-    }
+  return directory / "model";
+}
+
+std::vector<ModelRole> trained_roles(Algorithm algorithm) {
+  return algorithm == Algorithm::kPpo ? std::vector{ModelRole::kActor, ModelRole::kCritic}
+                                      : std::vector{ModelRole::kActor};
+}
+
+void expect_recorded_update(Algorithm algorithm, const Placements& placements) {
+  const Recording recording{to_string(algorithm), algorithm};
+  const fs::path models = replay(recording, placements);
+  for (const ModelRole role : trained_roles(algorithm)) {
+    expect_weights(models, kData / recording.folder, role);
+  }
+}
+
+void expect_three_updates(Algorithm algorithm, const Placements& placements) {
+  const Recording recording{std::string("three/") + to_string(algorithm), algorithm, 1, 1, 3};
+  const fs::path models = replay(recording, placements);
+  for (const ModelRole role : trained_roles(algorithm)) {
+    expect_change(models, kData / recording.folder / "change", role);
   }
 }
 
@@ -115,13 +161,17 @@ const Placements kDisjoint = {{"", "r0 n[0-0] g[0-1]"},
                               {"i_V", "r0 n[0-0] g[0-2]"}};
 
 TEST(Update, GrpoEqualsPyTorch) {
-  expect_recorded_update("grpo", kOneRank);
-  expect_recorded_update("grpo", kDisjoint);
+  expect_recorded_update(Algorithm::kGrpo, kOneRank);
+  expect_recorded_update(Algorithm::kGrpo, kDisjoint);
+  expect_three_updates(Algorithm::kGrpo, kOneRank);
+  expect_three_updates(Algorithm::kGrpo, kDisjoint);
 }
 
 TEST(Update, PpoEqualsPyTorch) {
-  expect_recorded_update("ppo", kOneRank);
-  expect_recorded_update("ppo", kDisjoint);
+  expect_recorded_update(Algorithm::kPpo, kOneRank);
+  expect_recorded_update(Algorithm::kPpo, kDisjoint);
+  expect_three_updates(Algorithm::kPpo, kOneRank);
+  expect_three_updates(Algorithm::kPpo, kDisjoint);
 }
 
 }  // namespace

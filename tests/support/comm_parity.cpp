@@ -108,6 +108,60 @@ void expect_messages_in_order(Comm& comm) {
   comm.flush();
 }
 
+void expect_all_reduce_in_two_halves(Comm& comm) {
+  for (const std::size_t size : {0U, 1U, 7U, 4099U}) {
+    std::vector<float> whole(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      whole[i] = awkward_value(comm.rank(), i);
+    }
+    std::vector<float> halves = whole;
+    const std::vector<float> mine = whole;
+    comm.all_reduce_sum(std::span<float>(whole));
+    comm.reduce_scatter_sum(halves);
+    const auto [begin, end] = chunk_bounds(size, comm.size(), comm.rank());
+    for (std::size_t i = 0; i < size; ++i) {
+      ASSERT_EQ(halves[i], i >= begin && i < end ? whole[i] : mine[i]) << i << " of " << size;
+    }
+    comm.all_gather_chunks(halves);
+    ASSERT_EQ(halves, whole) << size << " values";
+  }
+}
+
+void expect_broadcast_from_every_root(Comm& comm) {
+  for (int root = 0; root < comm.size(); ++root) {
+    for (const std::size_t size : {0U, 5U, 250'000U}) {
+      const Bytes expected(size, static_cast<std::byte>(root + 1));
+      Bytes message = comm.rank() == root ? expected : text_bytes("to be replaced");
+      comm.broadcast(message, root);
+      ASSERT_EQ(message, expected) << "root " << root;
+    }
+  }
+}
+
+void expect_announced_messages(Comm& comm) {
+  const int next = (comm.rank() + 1) % comm.size();
+  const int previous = (comm.rank() + comm.size() - 1) % comm.size();
+  EXPECT_FALSE(comm.ready(previous, 6));
+  comm.barrier();  // nobody has sent yet
+  comm.expect(previous, 6);
+  comm.expect(previous, 6);
+  const std::size_t large = 300'000;
+  comm.send(next, 6, Bytes(large, std::byte{1}));
+  comm.send(next, 6, text_bytes("second"));
+  comm.send(next, 6, text_bytes("not announced"));
+  const auto start = std::chrono::steady_clock::now();
+  while (!comm.ready(previous, 6) &&
+         std::chrono::steady_clock::now() - start < std::chrono::seconds(10)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(comm.ready(previous, 6));
+  EXPECT_FALSE(comm.ready(previous, 7));
+  EXPECT_EQ(comm.receive(previous, 6), Bytes(large, std::byte{1}));
+  EXPECT_EQ(bytes_text(comm.receive(previous, 6)), "second");
+  EXPECT_EQ(bytes_text(comm.receive(previous, 6)), "not announced");
+  comm.flush();
+}
+
 void expect_uneven_all_gather(Comm& comm) {
   const std::string mine(static_cast<std::size_t>(comm.rank() * 3),
                          static_cast<char>('a' + comm.rank()));

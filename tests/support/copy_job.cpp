@@ -28,7 +28,12 @@ WorkloadConfig inputs_of(const CopyJob& options) {
   inputs.workload.batch_size = options.prompts;
   inputs.workload.samples_per_prompt = options.samples;
   inputs.workload.context_length = 4;
-  inputs.workload.generation_length = 3;
+  inputs.workload.generation_length = options.generation_length;
+  if (options.is_cut) {
+    inputs.workload.gen_quantiles = {{0.5, 2}, {1.0, options.generation_length}};
+    inputs.policy.allow_fusion = true;
+  }
+  inputs.policy.allow_ac_share = options.ac_share;
   inputs.policy.algorithm = options.algorithm;
   inputs.policy.reward = RewardSource::kVerifier;
   inputs.policy.epochs = options.epochs;
@@ -38,17 +43,46 @@ WorkloadConfig inputs_of(const CopyJob& options) {
   return inputs;
 }
 
+/// The tasks of the cut graph in its order, each with the shift of its vertex; in a period those
+/// that run for earlier iterations come later.
+std::vector<ScheduleEntry> schedule_of(const CopyJob& options, const PlanFile& file) {
+  std::vector<ScheduleEntry> schedule;
+  const int stages = options.is_cut ? 2 : 1;
+  const Graph graph =
+      fuse_graph(build_graph(file.inputs.policy, file.plan.structure), stages).graph;
+  for (const Vertex& vertex : graph.vertices) {
+    const auto at = options.shifts.find(vertex.name.substr(0, vertex.name.find('.')));
+    const std::int64_t shift = at == options.shifts.end() ? 0 : at->second;
+    schedule.push_back({vertex.name, shift, std::ssize(schedule)});
+  }
+  return schedule;
+}
+
 PlanFile plan_of(const CopyJob& options) {
   PlanFile file;
   file.inputs = inputs_of(options);
-  for (const Vertex& vertex : build_graph(file.inputs.policy, {}).vertices) {
+  Structure& structure = file.plan.structure;
+  structure.tau_actor = options.tau;
+  structure.tau_critic = options.algorithm == Algorithm::kPpo ? options.tau : 0;
+  structure.ac_share = options.ac_share;
+  structure.cuts = options.is_cut ? 1U : 0U;
+  for (const Vertex& vertex : build_graph(file.inputs.policy, structure).vertices) {
     const auto block = options.placements.find(vertex.name);
     VertexPlan plan;
     plan.placement =
         parse_placement(block == options.placements.end() ? options.elsewhere : block->second);
+    const auto layout = options.layouts.find(vertex.name);
     plan.parallelism.dp = plan.placement.gpu_count();
+    if (layout != options.layouts.end()) {
+      plan.parallelism = layout->second;
+    } else if (options.layout.has_value()) {
+      plan.parallelism = *options.layout;
+    }
     plan.micro_batches = vertex.op == Op::kGenerate ? 1 : options.micro_batches;
     file.plan.vertices.push_back(plan);
+  }
+  if (!options.shifts.empty()) {
+    file.schedule = schedule_of(options, file);
   }
   return file;
 }
@@ -64,6 +98,11 @@ JobConfig config_of(const CopyJob& options) {
   config.data.train.path = kDemo / "data/train.jsonl";
   config.data.eval = kDemo / "data/held_out.jsonl";
   config.verifier.kind = VerifierKind::kCopy;
+  if (!options.preferences.empty()) {
+    config.data.train.path = options.preferences;
+    config.data.eval = "";
+    config.verifier.kind = VerifierKind::kNone;
+  }
   config.train.iterations = options.iterations;
   config.train.learning_rate_actor = options.learning_rate;
   config.train.learning_rate_critic = options.learning_rate;
@@ -73,6 +112,7 @@ JobConfig config_of(const CopyJob& options) {
   config.runtime.metrics_dir = "metrics";
   config.runtime.trace_dir = "trace";
   config.runtime.rollouts = "rollouts.jsonl";
+  config.runtime.publish = options.publish;
   return config;
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,15 @@ struct CopyJob {
   /// Block of each vertex on one node of four GPUs; the others run on `elsewhere`. dp = its size.
   std::map<std::string, std::string> placements;
   std::string elsewhere = "r0 n[0-0] g[0-0]";
+  std::map<std::string, Parallelism> layouts;  ///< of vertices that are not to be dp = size
+  std::optional<Parallelism> layout;           ///< of all others
+  std::int64_t tau = 0;                        ///< of the actor, and of the critic
+  std::map<std::string, std::int64_t> shifts;  ///< a schedule in graph order with these shifts
+  bool is_cut = false;                         ///< generation cut where half of the responses end
+  bool ac_share = false;
+  std::filesystem::path preferences;  ///< of offline DPO, with fields prompt, chosen, rejected
+  Publish publish = Publish::kAuto;
+  std::int64_t generation_length = 3;
   std::uint64_t seed = 1;  ///< of the plan: sampling and data order
 };
 

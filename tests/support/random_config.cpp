@@ -11,6 +11,23 @@ std::int64_t between(Rng& rng, std::int64_t low, std::int64_t high) {
 }
 bool coin(Rng& rng) { return rng.below(2) == 1; }
 
+/// Family and scaling follow from other numbers, so that the stream of random ones stays as it is.
+void add_family(ModelSpec& model) {
+  model.family = static_cast<ModelFamily>(model.ffn_dim % 4);
+  model.qkv_bias = model.family == ModelFamily::kQwen2;
+  model.qk_norm = model.family == ModelFamily::kQwen3;
+  RopeScaling& scaling = model.rope_scaling;
+  scaling.kind = static_cast<RopeScalingKind>(model.ffn_dim % 3);
+  if (scaling.kind != RopeScalingKind::kNone) {
+    scaling.factor = 1.0 + model.initializer_range;
+  }
+  if (scaling.kind == RopeScalingKind::kLlama3) {
+    scaling.low_freq_factor = 1.0 + model.initializer_range;
+    scaling.high_freq_factor = 3.0 + model.initializer_range;
+    scaling.original_positions = model.max_positions;
+  }
+}
+
 ModelSpec random_model(Rng& rng) {
   ModelSpec model;
   model.layers = between(rng, 1, 80);
@@ -26,6 +43,7 @@ ModelSpec random_model(Rng& rng) {
   model.rms_norm_eps = 1e-6 + 1e-5 * rng.uniform();
   model.max_positions = between(rng, 16, 1 << 17);
   model.initializer_range = rng.uniform();
+  add_family(model);
   return model;
 }
 

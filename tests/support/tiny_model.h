@@ -8,6 +8,21 @@
 
 namespace rpeg {
 
+inline ModelSpec tiny_spec(bool tied) {
+  ModelSpec spec;
+  spec.layers = 2;
+  spec.hidden_dim = 12;
+  spec.ffn_dim = 10;
+  spec.vocab_size = 11;
+  spec.head_dim = 4;
+  spec.num_heads = 4;
+  spec.num_kv_heads = 2;
+  spec.tied_embeddings = tied;
+  spec.max_positions = 64;
+  spec.initializer_range = 0.4;
+  return spec;
+}
+
 /// A grouped-query model small enough for finite differences, with weights large enough that every
 /// nonlinearity matters.
 template <typename T>
@@ -16,17 +31,10 @@ struct TinyModel {
   ParameterLayout layout;
   std::vector<T> weights;
 
-  TinyModel(Head head, bool tied, std::uint64_t seed = 7) {
-    spec.layers = 2;
-    spec.hidden_dim = 12;
-    spec.ffn_dim = 10;
-    spec.vocab_size = 11;
-    spec.head_dim = 4;
-    spec.num_heads = 4;
-    spec.num_kv_heads = 2;
-    spec.tied_embeddings = tied;
-    spec.max_positions = 64;
-    spec.initializer_range = 0.4;
+  TinyModel(Head head, bool tied, std::uint64_t seed = 7)
+      : TinyModel(tiny_spec(tied), head, seed) {}
+
+  TinyModel(const ModelSpec& shape, Head head, std::uint64_t seed = 7) : spec(shape) {
     layout = build_parameter_layout(spec, head);
     std::vector<float> initial(static_cast<std::size_t>(layout.total));
     initialise_parameters(spec, layout, seed, initial);

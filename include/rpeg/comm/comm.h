@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace rpeg {
@@ -29,12 +30,24 @@ class Comm {
   virtual void send(int to, int tag, Bytes message) = 0;
   /// Waits for the next message of `from` with `tag`; messages of one pair and tag arrive in order.
   virtual Bytes receive(int from, int tag) = 0;
+  /// True when the next message of `from` with `tag` is here: receiving it would not wait.
+  virtual bool ready(int from, int tag) = 0;
+  /// Announces one coming `receive(from, tag)`: where the transport can, the message is taken in
+  /// while this rank computes. Changes nothing else.
+  virtual void expect(int from, int tag) = 0;
   /// Waits until all sends have left.
   virtual void flush() = 0;
 
   /// values[i] ← Σ over ranks, in rank order; all ranks get the same bits.
   virtual void all_reduce_sum(std::span<float> values) = 0;
   virtual void all_reduce_sum(std::span<double> values) = 0;
+  /// The first half of an all-reduce: this rank's chunk of `values` (`chunk_bounds`) becomes its
+  /// sum over the ranks, with the bits that all_reduce_sum gives; the rest is left as it was.
+  virtual void reduce_scatter_sum(std::span<float> values) = 0;
+  /// The second half: every rank's chunk of `values` is copied to all others.
+  virtual void all_gather_chunks(std::span<float> values) = 0;
+  /// The message of rank `root` becomes everybody's.
+  virtual void broadcast(Bytes& message, int root) = 0;
   /// Every rank's bytes, by rank; sizes may differ.
   virtual std::vector<Bytes> all_gather(std::span<const std::byte> mine) = 0;
   virtual void barrier() = 0;
@@ -48,6 +61,10 @@ class Comm {
   /// Time limit of every wait, seconds; 60 until set.
   virtual void set_timeout(double seconds) = 0;
 };
+
+/// Elements [first, second) of `size` that rank `rank` of `ranks` holds between reduce_scatter_sum
+/// and all_gather_chunks: nearly equal chunks in rank order.
+std::pair<std::size_t, std::size_t> chunk_bounds(std::size_t size, int ranks, int rank);
 
 /// Copies trivially copyable values to and from messages.
 template <typename T>

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Module `data`: prompts (this header) and the rule-based rewards of responses (verifier.h).
+/// Module `data`: prompts (this header), preference pairs (preferences.h) and the rewards of
+/// responses by rule or by an external program (verifier.h).
 
 #include <cstdint>
 #include <filesystem>
@@ -18,8 +19,11 @@ struct DatasetOptions {
   std::filesystem::path path;  ///< JSONL, one object a line
   std::string prompt_field = "prompt";
   std::string answer_field = "answer";
+  std::string chosen_field = "chosen";      ///< preference data: the better response
+  std::string rejected_field = "rejected";  ///< preference data: the worse response
   std::string prompt_template;  ///< "{question}\n": fields in braces; empty: the prompt field
-  std::int64_t max_prompt_tokens = 0;  ///< 0: no limit
+  std::int64_t max_prompt_tokens = 0;    ///< 0: no limit
+  std::int64_t max_response_tokens = 0;  ///< preference data, stop token included; 0: no limit
   OverLong over_long = OverLong::kDrop;
 };
 
@@ -32,7 +36,8 @@ struct Prompt {
 };
 
 /// Reads and encodes a dataset. Throws kUsage with file:line for a broken line or a missing field
-/// (with the fields that are there), and when no prompt is left.
+/// (with the fields that are there), and when no prompt is left. A field is a string, a number, or
+/// a list of {role, content} messages, of which the last one's content counts.
 std::vector<Prompt> load_dataset(const DatasetOptions& options, const Tokenizer& tokenizer);
 
 /// Indices into a dataset of `size` prompts for one iteration: `count` consecutive entries of an

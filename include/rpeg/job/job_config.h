@@ -14,6 +14,8 @@
 #include "rpeg/data/dataset.h"
 #include "rpeg/data/verifier.h"
 #include "rpeg/loss/advantage.h"
+#include "rpeg/loss/dpo_loss.h"
+#include "rpeg/loss/kl_controller.h"
 #include "rpeg/loss/policy_loss.h"
 #include "rpeg/spec/workload_config.h"
 
@@ -30,7 +32,7 @@ struct ModelSource {
 };
 
 struct DataConfig {
-  DatasetOptions train;
+  DatasetOptions train;  ///< prompts, or the preference pairs of offline DPO
   bool shuffle = true;
   std::filesystem::path eval;   ///< held-out prompts, same fields; "" when absent
   std::int64_t eval_every = 0;  ///< iterations between evaluations; 0: only at the end
@@ -49,20 +51,26 @@ struct TrainConfig {
   double eps = 1e-8;
   double weight_decay = 0.0;
   double grad_clip = 1.0;  ///< global norm; 0: off
-  // Of both algorithms: read from train.ppo or train.grpo, whichever runs.
-  PolicyLossOptions policy;  ///< policy.kl_coef is of the loss (GRPO)
+  // Read from train.ppo, train.grpo or train.dpo, whichever runs.
   std::int64_t epochs = 1;
   std::int64_t minibatches = 1;
+  // PPO and GRPO.
+  PolicyLossOptions policy;  ///< policy.kl_coef is of the loss (GRPO)
+  bool decoupled = false;    ///< the ratio is against i_pi, weighted by i_pi against the generator
   // PPO.
   double value_clip = 0.2;
   double gamma = 1.0;
   double lambda = 0.95;
-  double reward_kl_coef = 0.05;  ///< KL in the reward
+  double value_coef = 0.5;       ///< weight of the value loss on a trunk shared with the actor
+  double reward_kl_coef = 0.05;  ///< KL in the reward: at the start when there is a target
+  KlController kl_controller;    ///< of reward_kl_coef
   KlEstimator reward_kl_estimator = KlEstimator::kK1;
   Whitening whiten = Whitening::kUnbiased;
   // GRPO.
   GroupAdvantage advantage = GroupAdvantage::kStd;
   double std_eps = 1e-6;
+  // DPO.
+  DpoLossOptions dpo;
 };
 
 struct SamplingConfig {
@@ -71,10 +79,10 @@ struct SamplingConfig {
   std::int64_t top_k = 0;
 };
 
-/// How new weights reach a vertex on the ranks that train them in the same split.
+/// How new weights reach a copy of the model on the ranks that trained it.
 enum class Publish {
-  kAuto,      ///< in place where nothing else uses the old version
-  kBuffered,  ///< always into a copy of its own
+  kAuto,      ///< shared in place where the layout allows it and no version must be kept
+  kBuffered,  ///< always through a second buffer
 };
 
 /// Output folders and files; relative ones are below the output directory given to rpeg-jobplan.
@@ -101,7 +109,7 @@ struct JobConfig {
   std::filesystem::path plan;
   std::array<std::optional<ModelSource>, kModelRoles> models;
   DataConfig data;
-  VerifierSpec verifier;
+  VerifierSpec verifier;  ///< kNone: rewards come from models.reward, or there are none
   TrainConfig train;
   SamplingConfig sampling;
   RuntimeConfig runtime;
@@ -116,6 +124,9 @@ struct JobConfig {
 JobConfig load_job_config(const std::filesystem::path& path,
                           std::vector<std::string>& warnings,
                           const std::filesystem::path& plan_override = {});
+
+/// Whether the policy trains on given preference pairs: it generates nothing and has no rewards.
+bool trains_on_preferences(const PolicySpec& policy);
 
 /// The directory that holds a model's config.json and tokenizer.json: the actor's for a critic that
 /// starts from the actor's trunk. The job must have the model.

@@ -2,12 +2,15 @@
 
 /// Module `kernels`: the arithmetic of a transformer on one device, as a flat list of free
 /// functions over raw row-major buffers, in namespace `rpeg::cpu`. Every function exists for float
-/// and double, runs on the calling thread, allocates nothing of the size of its input, and adds in
-/// a fixed order: equal inputs at equally aligned addresses give equal bits. Start here (matrix
-/// products), then attention.h. Letters of shapes: T rows (tokens), h model width, a query heads, n
-/// key-value heads, d head width, f feed-forward width, V vocabulary.
+/// and double, runs on the calling thread (matrix products on more where threads.h says so),
+/// allocates nothing of the size of its input, and adds in a fixed order: equal inputs at equally
+/// aligned addresses give equal bits. Start here (matrix products), then attention.h. Letters of
+/// shapes: T rows (tokens), h model width, a query heads, n key-value heads, d head width, f
+/// feed-forward width, V vocabulary.
 
 #include <cstdint>
+
+#include "rpeg/kernels/packed_weights.h"
 
 namespace rpeg::cpu {
 
@@ -18,13 +21,19 @@ struct LinearShape {
   std::int64_t in = 0;
 };
 
-/// y (rows, out) = x (rows, in) . w (out, in)^T.
+// Float products go to oneDNN where the build has it and they are large enough; the rest, and
+// double, to Eigen.
+
+/// y (rows, out) = x (rows, in) . w (out, in)^T. With `packed`, which must hold the buffer of w,
+/// products of more than one row read its transposed copy.
 template <typename T>
-void linear_forward(const LinearShape& shape, const T* x, const T* w, T* y);
+void linear_forward(
+    const LinearShape& shape, const T* x, const T* w, T* y, PackedWeights<T>* packed = nullptr);
 
 /// y (rows, out) += x (rows, in) . w (out, in)^T: a projection onto the residual stream.
 template <typename T>
-void linear_forward_add(const LinearShape& shape, const T* x, const T* w, T* y);
+void linear_forward_add(
+    const LinearShape& shape, const T* x, const T* w, T* y, PackedWeights<T>* packed = nullptr);
 
 /// dx (rows, in) = dy (rows, out) . w (out, in).
 template <typename T>

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace rpeg::cpu {
 
@@ -13,10 +14,13 @@ struct RopeShape {
   std::int64_t row_stride = 0;  ///< elements between rows, at least heads * d
 };
 
-/// Fills cosine and sine, each (positions, d / 2), of position * theta^(-2 i / d)
-/// (Su et al., "RoFormer", 2021, equation 15).
+/// Returns the d / 2 angles per position, theta^(-2 i / d) (Su et al., "RoFormer", 2021,
+/// equation 15).
+std::vector<double> rope_frequencies(double theta, std::int64_t head_dim);
+
+/// Fills cosine and sine, each (positions, d / 2), of position * frequencies[i].
 template <typename T>
-void rope_table(double theta, std::int64_t head_dim, std::int64_t positions, T* cosine, T* sine);
+void rope_table(std::span<const double> frequencies, std::int64_t positions, T* cosine, T* sine);
 
 /// Rotates in place the pairs (x_i, x_{i + d/2}) of each head of row t by the angle of
 /// `positions[t]`: the half-split convention of Hugging Face checkpoints.

@@ -40,10 +40,14 @@ struct PolicyLossOptions {
 struct PolicyLossInputs {
   std::span<const std::int64_t> starts;  ///< (B+1)
   std::span<const double> logprob;       ///< (T) current policy
-  std::span<const double> old_logprob;   ///< (T) behaviour policy
+  std::span<const double> old_logprob;   ///< (T) π_old of the ratio: the behaviour policy, or the
+                                         ///< policy at the start of the update (recomputed)
   std::span<const double> advantages;    ///< (T)
   std::span<const double> ref_logprob;   ///< (T), empty: no KL term
   std::span<const double> entropy;       ///< (T), empty: no entropy bonus
+  /// (T), the policy that sampled, for the decoupled loss, in which old_logprob is π_prox, the
+  /// policy at the start of the update. Empty: not decoupled.
+  std::span<const double> behaviour_logprob = {};
 };
 
 /// This part's share of the loss (shares of all parts add up to the loss of the mini-batch), its
@@ -57,11 +61,17 @@ struct PolicyLoss {
   double kl_old_sum = 0.0;           ///< Σ (old_logprob − logprob)
   double kl_ref_sum = 0.0;           ///< Σ KL estimate against the reference
   double ratio_max = 0.0;
+  double behaviour_weight_sum = 0.0;  ///< Σ of the decoupled loss's weights (1 where not decoupled)
 };
 
 /// Clipped policy loss (PPO, Schulman et al. 2017, eq. 7; GRPO; GSPO): max(−Aρ, −A·clip(ρ,
 /// 1−clip_low, 1+clip_high)), log ρ clamped to ±20, plus kl_coef·KL − entropy_coef·entropy,
 /// aggregated.
+///
+/// Decoupled (Hilton et al., "Batch size-invariance for policy optimization", 2022, eq. 3; AReaL,
+/// Fu et al. 2025, eq. 5): the clipped part is multiplied by exp(log π_prox − log π_behaviour), the
+/// log-ratio clamped to ±20, a constant without gradient. With kSequence it is of the sequence's
+/// mean, as ρ is.
 PolicyLoss policy_loss(const PolicyLossInputs& inputs,
                        const LossNormaliser& normaliser,
                        const PolicyLossOptions& options);
@@ -72,11 +82,15 @@ struct ValueLoss {
   double clipped_tokens = 0.0;   ///< tokens where the clipped branch is the larger
 };
 
-/// Value loss ½·max((V−R)², (clip(V, V_old ± clip) − R)²), token mean; clip ≤ 0: no clipping.
+/// Value loss ½·max((V−R)², (clip(V, V_old ± clip) − R)²), aggregated as the policy loss is; clip ≤
+/// 0: no clipping. `starts` (B+1) may be empty where the lengths of the sequences do not matter
+/// (all but kSeqMeanTokenMean).
 ValueLoss value_loss(std::span<const double> values,
                      std::span<const double> old_values,
                      std::span<const double> returns,
                      const LossNormaliser& normaliser,
-                     double clip);
+                     double clip,
+                     Aggregation aggregation = Aggregation::kTokenMean,
+                     std::span<const std::int64_t> starts = {});
 
 }  // namespace rpeg

@@ -45,6 +45,11 @@ struct SessionOptions {
   std::int64_t max_live = 0;       ///< sequences that hold cache places at once; 0: all
 };
 
+/// Tags of a session's messages in groups.pipeline: hidden states to the next stage, tokens from
+/// the last stage to all others.
+inline constexpr int kGeneratedHiddenTag = (1 << 20) + 1;
+inline constexpr int kGeneratedTokensTag = (1 << 20) + 2;
+
 /// A sequence that has ended, by its index in the session's requests.
 struct FinishedSequence {
   std::size_t request = 0;
@@ -53,11 +58,16 @@ struct FinishedSequence {
 
 /// Generation that can pause: the responses that end first leave while the others go on. All ranks
 /// of a replica (model.groups) construct it with the same requests and call `advance` alike; all
-/// get the same results.
+/// get the same results, to the bit. A replica has one unfinished session at a time, for a paused
+/// one may have messages on the way between the stages.
+///
+/// Sequences hold a place of the KV cache from their prefill to their end; the place then goes to
+/// the next waiting request, whose prefill joins the others' decode step. Requests wait in the
+/// order given, so equal prompts should be neighbours: they are computed once.
 class GenerationSession {
  public:
   /// Throws kUsage when a prompt plus max_new_tokens exceeds the model's positions. The model's
-  /// weights must stay as they are until the last sequence has ended.
+  /// spec, layout, weights and groups must stay as they are until the last sequence has ended.
   GenerationSession(const Model<float>& model,
                     std::vector<GenerationRequest> requests,
                     const SamplingOptions& sampling,
@@ -67,7 +77,11 @@ class GenerationSession {
   GenerationSession& operator=(GenerationSession&&) noexcept;
 
   /// Goes on until `count` sequences in total have ended (at most all) and returns those that
-  /// earlier calls did not return, ordered by (response length, prompt, sample).
+  /// earlier calls did not return, so that exactly `count` have left in total; more that ended by
+  /// the way are returned by later calls. The order is that of (step, prompt index, sample index)
+  /// over all calls. A step takes every live sequence one token further: with max_live = 0 it is
+  /// the length of the response, otherwise the waiting for a place counts too. Throws kRuntime
+  /// naming the iteration when logits are not finite.
   std::vector<FinishedSequence> advance(std::int64_t count);
 
  private:
@@ -75,9 +89,8 @@ class GenerationSession {
   std::unique_ptr<State> state_;
 };
 
-/// Generates all requests together: batched prefill (once per distinct prompt in a run of equal
-/// ones), then decode steps over the sequences still alive with a KV cache. Throws kUsage when a
-/// prompt plus max_new_tokens exceeds the model's positions.
+/// Generates all requests together, in one session to its end; entry i is the response to request
+/// i.
 std::vector<GenerationResult> generate(const Model<float>& model,
                                        std::span<const GenerationRequest> requests,
                                        const SamplingOptions& options);

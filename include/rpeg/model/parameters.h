@@ -38,9 +38,17 @@ ParameterLayout build_parameter_layout(const ModelSpec& spec, Head head, const M
 /// The same of the whole model.
 ParameterLayout build_parameter_layout(const ModelSpec& spec, Head head);
 
-/// Fills `weights` (layout.total) at random: norms 1, matrices normal(0, spec.initializer_range),
-/// each tensor from its own counter-based stream keyed by (seed, tensor name), so that the trunk of
-/// a critic and of an actor with the same seed are equal. A scalar head starts at zero.
+/// Copies the elements that a shard holds of a tensor out of the whole tensor, or back into it.
+/// `whole` has the product of part.shape elements, `held` part.count.
+template <typename T>
+void take_shard(const ShardTensor& part, std::span<const T> whole, std::span<T> held);
+template <typename T>
+void place_shard(const ShardTensor& part, std::span<const T> held, std::span<T> whole);
+
+/// Fills `weights` (layout.total) at random: norms 1, biases and a scalar head 0, matrices
+/// normal(0, spec.initializer_range), each tensor from its own counter-based stream keyed by (seed,
+/// tensor name): the trunk of a critic and of an actor with the same seed are equal, and a shard
+/// holds the numbers that the whole model would have in its place.
 void initialise_parameters(const ModelSpec& spec,
                            const ParameterLayout& layout,
                            std::uint64_t seed,

@@ -15,9 +15,12 @@ namespace rpeg {
 
 /// Runs the layers of this rank's stage. `input` (T, h) comes from the stage before; null on the
 /// first stage, which embeds the tokens. Returns (T, h), owned by `activations`: the residual
-/// stream, on the last stage after the final norm. What backward needs is kept as `recompute` says;
-/// Activations may hold several calls' worth only one after another: a caller with several
-/// micro-batches in flight has one object for each.
+/// stream, on the last stage after the final norm. What backward needs is kept in
+/// activations.storage as `recompute` says: everything (none); Q, K, V, attention and the stream
+/// after it, while norms and the feed-forward block are computed again (selective); or only the
+/// input of each layer (full; also what to ask for when no backward pass follows). Gradients are
+/// the same bits each way. A caller with several micro-batches in flight has one object for each;
+/// the `scratch` of one may be moved into the next.
 template <typename T>
 std::span<const T> stage_forward(const Model<T>& model,
                                  const PackedBatch& batch,
@@ -27,7 +30,8 @@ std::span<const T> stage_forward(const Model<T>& model,
 
 /// Adds to `gradient` (layout->total) that of the stage's layers and embedding, given the
 /// derivative by what stage_forward returned, `d_output` (T, h); `activations` are that call's.
-/// Returns the derivative by `input` (T, h), empty on the first stage. Tensors with a
+/// Returns the derivative by `input` (T, h), in activations.scratch, empty on the first stage.
+/// Tensors with a
 /// `gradient_sum` still hold this rank's part: see `sum_shared_gradients`.
 template <typename T>
 std::span<const T> stage_backward(const Model<T>& model,
@@ -36,6 +40,13 @@ std::span<const T> stage_backward(const Model<T>& model,
                                   Recompute recompute,
                                   Activations<T>& activations,
                                   std::span<T> gradient);
+
+/// What the last stage_forward of this batch returned.
+template <typename T>
+std::span<const T> stage_output(const Model<T>& model,
+                                const PackedBatch& batch,
+                                Recompute recompute,
+                                Activations<T>& activations);
 
 /// Scores of every token from the last stage's output `hidden` (T, h), vocabulary parallel, in
 /// blocks of rows; every tensor-parallel rank gets them.
@@ -69,6 +80,10 @@ void head_values_backward(const Model<T>& model,
                           std::span<const T> d_values,
                           std::span<T> d_hidden,
                           std::span<T> gradient);
+
+/// Tag of the messages of sum_shared_gradients between the first and the last stage in
+/// groups.pipeline.
+inline constexpr int kTiedGradientTag = 1 << 20;
 
 /// Completes the gradient after the last micro-batch: sums every tensor with a `gradient_sum` over
 /// the ranks it names (in rank order), so that equal copies have equal gradients.

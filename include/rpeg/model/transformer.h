@@ -40,11 +40,14 @@ struct Model {
 };
 
 /// What a forward pass keeps for its backward pass, and scratch space. Reused across calls so that
-/// a step allocates nothing once it has seen its largest batch.
+/// a step allocates nothing once it has seen its largest batch. May be moved, not copied, between
+/// the two passes.
 template <typename T>
 struct Activations {
-  std::vector<T> storage;  ///< everything, laid out by the forward pass
-  std::vector<T> scratch;
+  std::vector<T> storage;  ///< what the backward pass needs, laid out by the forward pass
+  std::vector<T> scratch;  ///< used within a call
+  std::vector<T>
+      d_hidden;  ///< (T, h) derivative by the hidden states, for backward_scores, _values
 };
 
 /// Per-token scores of a language model at a given temperature. Entry t is about predicting token t
@@ -54,6 +57,8 @@ struct TokenScores {
   std::vector<T> logprob;  ///< (T) log softmax(logits / temperature)[token]
   std::vector<T> entropy;  ///< (T) entropy of softmax(logits / temperature), nats
 };
+
+// The functions below run a model of one pipeline stage; stage.h has its parts and pipelines.
 
 /// Scores every token of `batch`. The logits are formed in blocks of rows, never for the whole
 /// batch at once. `activations` may be handed to `backward_scores` until the next forward pass.
@@ -90,7 +95,8 @@ void backward_values(const Model<T>& model,
                      std::span<const T> d_values,
                      std::span<T> gradient);
 
-/// Logits (rows = T, V) of the whole batch; for tests and tools on small inputs.
+/// Logits (rows = T, V) of the whole batch, the whole vocabulary on every rank; for tests and tools
+/// on small inputs.
 template <typename T>
 std::vector<T> forward_logits(const Model<T>& model, const PackedBatch& batch);
 

@@ -53,6 +53,17 @@ struct ShardTensor {
   bool operator==(const ShardTensor&) const = default;
 };
 
+/// Where the elements that a shard holds of a tensor stand in the whole tensor, both row-major:
+/// `count` stretches of `length` elements; stretch i begins at element first + i * stride of the
+/// whole and at element i * length of the part.
+struct ShardRuns {
+  std::int64_t count = 0;
+  std::int64_t length = 0;
+  std::int64_t first = 0;
+  std::int64_t stride = 0;
+};
+ShardRuns shard_runs(const ShardTensor& tensor);
+
 /// The tensors of a shard in parameter order: embedding, layers (input norm, Q, K, V, their biases
 /// and head norms, O, post norm, gate, up, down), final norm, language head, scalar head. A last
 /// stage without the embedding of a tied model holds the embedding again as its head.

@@ -7,34 +7,49 @@
 namespace rpeg::cpu {
 
 template <typename T>
-void embedding_forward(std::span<const std::int32_t> tokens,
-                       std::int64_t width,
+void embedding_forward(const EmbeddingShape& shape,
+                       std::span<const std::int32_t> tokens,
                        const T* table,
                        T* y) {
   for (const std::int32_t token : tokens) {
-    y = std::copy_n(table + token * width, width, y);
+    const std::int64_t row = token - shape.first;
+    if (row >= 0 && row < shape.rows) {
+      std::copy_n(table + row * shape.width, shape.width, y);
+    } else {
+      std::fill_n(y, shape.width, T(0));
+    }
+    y += shape.width;
   }
 }
 
 template <typename T>
-void embedding_backward(std::span<const std::int32_t> tokens,
-                        std::int64_t width,
+void embedding_backward(const EmbeddingShape& shape,
+                        std::span<const std::int32_t> tokens,
                         const T* dy,
                         T* dtable) {
   for (const std::int32_t token : tokens) {
-    ArrayMap<T>(dtable + token * width, width) += ConstArrayMap<T>(dy, width);
-    dy += width;
+    const std::int64_t row = token - shape.first;
+    if (row >= 0 && row < shape.rows) {
+      ArrayMap<T>(dtable + row * shape.width, shape.width) += ConstArrayMap<T>(dy, shape.width);
+    }
+    dy += shape.width;
   }
 }
 
-template void embedding_forward(std::span<const std::int32_t>, std::int64_t, const float*, float*);
-template void embedding_forward(std::span<const std::int32_t>,
-                                std::int64_t,
+template void embedding_forward(const EmbeddingShape&,
+                                std::span<const std::int32_t>,
+                                const float*,
+                                float*);
+template void embedding_forward(const EmbeddingShape&,
+                                std::span<const std::int32_t>,
                                 const double*,
                                 double*);
-template void embedding_backward(std::span<const std::int32_t>, std::int64_t, const float*, float*);
-template void embedding_backward(std::span<const std::int32_t>,
-                                 std::int64_t,
+template void embedding_backward(const EmbeddingShape&,
+                                 std::span<const std::int32_t>,
+                                 const float*,
+                                 float*);
+template void embedding_backward(const EmbeddingShape&,
+                                 std::span<const std::int32_t>,
                                  const double*,
                                  double*);
 

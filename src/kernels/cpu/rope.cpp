@@ -35,16 +35,22 @@ void rotate(const RopeShape& shape,
 
 }  // namespace
 
+std::vector<double> rope_frequencies(double theta, std::int64_t head_dim) {
+  std::vector<double> frequencies;
+  for (std::int64_t i = 0; i < head_dim / 2; ++i) {
+    frequencies.push_back(
+        std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim)));
+  }
+  return frequencies;
+}
+
 template <typename T>
-void rope_table(double theta, std::int64_t head_dim, std::int64_t positions, T* cosine, T* sine) {
-  const std::int64_t half = head_dim / 2;
-  for (std::int64_t i = 0; i < half; ++i) {
-    const double frequency =
-        std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-    for (std::int64_t t = 0; t < positions; ++t) {
+void rope_table(std::span<const double> frequencies, std::int64_t positions, T* cosine, T* sine) {
+  for (std::int64_t t = 0; t < positions; ++t) {
+    for (const double frequency : frequencies) {
       const double angle = static_cast<double>(t) * frequency;
-      cosine[t * half + i] = static_cast<T>(std::cos(angle));
-      sine[t * half + i] = static_cast<T>(std::sin(angle));
+      *cosine++ = static_cast<T>(std::cos(angle));
+      *sine++ = static_cast<T>(std::sin(angle));
     }
   }
 }
@@ -67,8 +73,8 @@ void rope_backward(const RopeShape& shape,
   rotate(shape, positions, cosine, sine, T(-1), dx);
 }
 
-template void rope_table(double, std::int64_t, std::int64_t, float*, float*);
-template void rope_table(double, std::int64_t, std::int64_t, double*, double*);
+template void rope_table(std::span<const double>, std::int64_t, float*, float*);
+template void rope_table(std::span<const double>, std::int64_t, double*, double*);
 template void rope_forward(
     const RopeShape&, std::span<const std::int32_t>, const float*, const float*, float*);
 template void rope_forward(

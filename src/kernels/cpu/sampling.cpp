@@ -8,13 +8,17 @@
 namespace rpeg::cpu {
 
 template <typename T>
-void relative_logits(
-    std::int64_t rows, std::int64_t vocabulary, double temperature, T* logits, T* log_sum_exp) {
+void relative_logits(std::int64_t rows,
+                     std::int64_t vocabulary,
+                     double temperature,
+                     const T* maxima,
+                     T* logits,
+                     T* sum_exp) {
   const T inverse_temperature = static_cast<T>(1.0 / temperature);
   for (std::int64_t t = 0; t < rows; ++t) {
     ArrayMap<T> row(logits + t * vocabulary, vocabulary);
-    row = (row - row.maxCoeff()) * inverse_temperature;
-    log_sum_exp[t] = std::log(row.exp().sum());
+    row = (row - maxima[t]) * inverse_temperature;
+    sum_exp[t] = row.exp().sum();
   }
 }
 
@@ -33,7 +37,7 @@ void gumbel_from_words(std::span<const std::uint32_t> words, double* noise) {
   }
 }
 
-template void relative_logits(std::int64_t, std::int64_t, double, float*, float*);
-template void relative_logits(std::int64_t, std::int64_t, double, double*, double*);
+template void relative_logits(std::int64_t, std::int64_t, double, const float*, float*, float*);
+template void relative_logits(std::int64_t, std::int64_t, double, const double*, double*, double*);
 
 }  // namespace rpeg::cpu

@@ -22,12 +22,24 @@ struct Layout {
   int ranks = 1;
   std::map<std::string, std::string> placements;
   std::string elsewhere;
+  std::map<std::string, Parallelism> layouts = {};
 };
 
 const Layout kOne = {"one", 1, {}, "r0 n[0-0] g[0-0]"};
 const Layout kTwo = {"two", 2, {}, "r0 n[0-0] g[0-1]"};
 const Layout kFour = {
     "four", 4, {{"g_pi", "r0 n[0-0] g[0-1]"}, {"t_pi", "r0 n[0-0] g[2-3]"}}, "r0 n[0-0] g[1-2]"};
+
+/// A split of its own for every vertex.
+const Layout kMixed = {"mixed",
+                       4,
+                       {},
+                       "r0 n[0-0] g[0-3]",
+                       {{"g_pi", {.dp = 2, .pp = 1, .tp = 2}},
+                        {"i_ref", {.dp = 1, .pp = 2, .tp = 2}},
+                        {"i_V", {.dp = 2, .pp = 2, .tp = 1}},
+                        {"t_V", {.dp = 1, .pp = 1, .tp = 4}},
+                        {"t_pi", {.dp = 2, .pp = 2, .tp = 1}}}};
 
 /// Runs five iterations and returns the output folder.
 fs::path run_layout(Algorithm algorithm, const Layout& layout, const fs::path& replay) {
@@ -39,6 +51,7 @@ fs::path run_layout(Algorithm algorithm, const Layout& layout, const fs::path& r
   options.minibatches = 2;
   options.placements = layout.placements;
   options.elsewhere = layout.elsewhere;
+  options.layouts = layout.layouts;
   const fs::path run_yaml = write_run_yaml(compile_copy_job(options, directory), directory);
   const CommandResult result = run_command(rpeg_run_command(
       layout.ranks, run_yaml, replay.empty() ? "--quiet" : "--quiet --replay " + replay.string()));
@@ -91,11 +104,31 @@ INSTANTIATE_TEST_SUITE_P(Run,
 TEST_P(Layouts, SampleAndLearnTheSame) {
   const fs::path one = run_layout(GetParam(), kOne, "");
   const fs::path recorded = one / "rollouts.jsonl";
-  for (const Layout& layout : {kTwo, kFour}) {
+  for (const Layout& layout : {kTwo, kFour, kMixed}) {
     SCOPED_TRACE(layout.name);
     expect_same_samples(one, run_layout(GetParam(), layout, ""));
     expect_same_losses(one, run_layout(GetParam(), layout, recorded));
   }
+}
+
+TEST(Overlap, StaleCutAndShiftedRunsAreAsCompiled) {
+  CopyJob options;
+  options.algorithm = Algorithm::kPpo;
+  options.tau = 1;
+  options.is_cut = true;
+  options.generation_length = 6;
+  options.iterations = 4;
+  options.elsewhere = "r0 n[0-0] g[2-3]";
+  options.placements = {{"g_pi", "r0 n[0-0] g[0-1]"}};
+  options.layouts = {{"g_pi", {.dp = 1, .pp = 1, .tp = 2}}, {"t_pi", {.dp = 1, .pp = 2, .tp = 1}}};
+  const fs::path directory = fresh_directory("mpi_overlap");
+  const fs::path run_yaml = write_run_yaml(compile_copy_job(options, directory), directory);
+  const CommandResult run = run_command(rpeg_run_command(4, run_yaml, "--quiet"));
+  ASSERT_EQ(run.code, 0) << run.output;
+  EXPECT_EQ(metrics_of(directory).size(), 4U);
+  const CommandResult checked =
+      run_command(rpeg_run_command(0, run_yaml, "--check-trace " + (directory / "trace").string()));
+  EXPECT_EQ(checked.code, 0) << checked.output;
 }
 
 }  // namespace

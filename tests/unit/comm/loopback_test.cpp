@@ -27,6 +27,9 @@ class Loopback : public testing::TestWithParam<int> {
 TEST_P(Loopback, SumsPredictableValuesExactly) { run(test::expect_predictable_sums); }
 TEST_P(Loopback, SumsInRankOrderBitForBit) { run(test::expect_sums_in_rank_order); }
 TEST_P(Loopback, KeepsMessagesInOrder) { run(test::expect_messages_in_order); }
+TEST_P(Loopback, ReducesInTwoHalves) { run(test::expect_all_reduce_in_two_halves); }
+TEST_P(Loopback, BroadcastsFromEveryRoot) { run(test::expect_broadcast_from_every_root); }
+TEST_P(Loopback, ExpectsMessages) { run(test::expect_announced_messages); }
 TEST_P(Loopback, GathersUnevenSizes) { run(test::expect_uneven_all_gather); }
 TEST_P(Loopback, MakesPermutedSubgroups) { run(test::expect_permuted_subgroups); }
 TEST_P(Loopback, BarrierWaitsForAll) { run(test::expect_barrier_waits_for_all); }

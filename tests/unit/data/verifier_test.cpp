@@ -72,6 +72,8 @@ TEST(RegexVerifier, PatternsAreCheckedBeforehand) {
   EXPECT_THROW(check_verifier({VerifierKind::kRegex, ""}), Error);
   EXPECT_NO_THROW(check_verifier({VerifierKind::kRegex, "a"}));
   EXPECT_NO_THROW(check_verifier({VerifierKind::kCopy, ""}));
+  EXPECT_THROW(check_verifier({VerifierKind::kCommand}), Error);
+  EXPECT_NO_THROW(check_verifier({VerifierKind::kCommand, "", {"./score"}}));
 }
 
 TEST(DigitCompletion, EachCharacterAndTheStopEarnOneShare) {
@@ -101,6 +103,10 @@ TEST(Copy, EarnsTheShareOfLeadingCharacters) {
 TEST(CheckAnswer, RefusesGroundTruthThatNothingCanMeet) {
   EXPECT_THROW(check_answer({VerifierKind::kGsm8k, ""}, "twelve"), Error);
   EXPECT_THROW(check_answer({VerifierKind::kCopy, ""}, ""), Error);
+  EXPECT_THROW(check_answer({VerifierKind::kMath}, " $ "), Error);
+  EXPECT_THROW(check_answer({VerifierKind::kCountdown}, "55 of them"), Error);
+  EXPECT_NO_THROW(check_answer({VerifierKind::kMath}, "\\boxed{x}"));
+  EXPECT_NO_THROW(check_answer({VerifierKind::kCountdown}, "(40 + 74) - 58"));
   EXPECT_NO_THROW(check_answer({VerifierKind::kGsm8k, ""}, "#### 12"));
   EXPECT_NO_THROW(check_answer({VerifierKind::kDigitCompletion, ""}, ""));
   EXPECT_NO_THROW(check_answer({VerifierKind::kRegex, "a"}, ""));
@@ -118,6 +124,15 @@ TEST(VerifierKind, KnowsItsNames) {
   }
 }
 
+TEST(Verify, WithoutAVerifierThereIsNoReward) {
+  EXPECT_THROW((void)reward({VerifierKind::kNone}, "1", "1"), Error);
+}
+
+TEST(VerifyBatch, GivesEachResponseItsReward) {
+  const std::vector<VerifierInput> inputs = {{"", "7", "7", true}, {"", "8", "7", true}};
+  EXPECT_EQ(verify_batch({VerifierKind::kGsm8k}, inputs), (std::vector<double>{1.0, 0.0}));
+}
+
 TEST(Verify, StaysInRangeForAnyResponse) {
   Rng rng(3);
   const std::string alphabet = "#0123456789.,-$ ax\n\xc3\xa9\xff";
@@ -130,7 +145,8 @@ TEST(Verify, StaysInRangeForAnyResponse) {
     for (const VerifierSpec& spec : {VerifierSpec{VerifierKind::kGsm8k, ""},
                                      VerifierSpec{VerifierKind::kRegex, R"(\d)"},
                                      VerifierSpec{VerifierKind::kDigitCompletion, ""},
-                                     VerifierSpec{VerifierKind::kCopy, ""}}) {
+                                     VerifierSpec{VerifierKind::kCopy, ""},
+                                     VerifierSpec{VerifierKind::kMath, ""}}) {
       const double value = reward(spec, response, "12\xc3\xa9", rng.below(2) == 0);
       ASSERT_GE(value, 0.0);
       ASSERT_LE(value, 1.0);

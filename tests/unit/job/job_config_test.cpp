@@ -61,6 +61,10 @@ TEST_F(JobConfigTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(config.train.policy.kl_coef, 0.001);
   EXPECT_EQ(config.train.policy.kl_estimator, KlEstimator::kK3);
   EXPECT_EQ(config.train.epochs, 1);
+  EXPECT_EQ(config.train.value_coef, 0.5);
+  EXPECT_EQ(config.train.kl_controller.target, 0.0);
+  EXPECT_FALSE(config.train.decoupled);
+  EXPECT_EQ(config.runtime.publish, Publish::kAuto);
   EXPECT_EQ(config.runtime.trace_dir, "trace");
   EXPECT_EQ(config.runtime.metrics_dir, "metrics");
   EXPECT_TRUE(config.runtime.save_dir.empty());
@@ -77,10 +81,11 @@ TEST_F(JobConfigTest, ReadsEveryKeyOfPpo) {
         "  optimizer: {betas: [0.8, 0.9], eps: 1.0e-6, weight_decay: 0.1, grad_clip: 0}\n"
         "  ppo: {clip: 0.3, clip_high: 0.4, value_clip: 0.5, gamma: 0.9, lambda: 0.8, kl_coef: 0.1,"
         " kl_estimator: k2, whiten: biased, dual_clip: 3, ratio: sequence, entropy_coef: 0.01,"
-        " loss: seq_mean_token_mean, decoupled: false}"},
+        " loss: seq_mean_token_mean, decoupled: false, value_coef: 0.25, kl_target: 0.02,"
+        " kl_horizon: 5000}"},
        {"  trace: {dir: trace}",
         "  dtype: fp32\n  transport: mpi\n  metrics: {dir: m, tensorboard: false}\n"
-        "  save: {dir: /abs/save}\n  rollouts: r.jsonl\nseed: 9\n"
+        "  save: {dir: /abs/save}\n  rollouts: r.jsonl\n  publish: buffered\nseed: 9\n"
         "slurm: {partition: gpu, time: \"04:00:00\", account: a01, gres_per_node: \"gpu:4\","
         " modules: [openmpi], container: null, extra: [\"--exclusive\"]}"}});
   const TrainConfig& train = config.train;
@@ -105,6 +110,10 @@ TEST_F(JobConfigTest, ReadsEveryKeyOfPpo) {
   EXPECT_EQ(train.gamma, 0.9);
   EXPECT_EQ(train.lambda, 0.8);
   EXPECT_EQ(train.whiten, Whitening::kBiased);
+  EXPECT_FALSE(train.decoupled);
+  EXPECT_EQ(train.value_coef, 0.25);
+  EXPECT_EQ(train.kl_controller, (KlController{0.02, 5000.0}));
+  EXPECT_EQ(config.runtime.publish, Publish::kBuffered);
   EXPECT_EQ(config.models[static_cast<std::size_t>(ModelRole::kCritic)]->init_from,
             ModelRole::kActor);
   EXPECT_EQ(config.runtime.save_dir, "/abs/save");
@@ -225,15 +234,7 @@ TEST_F(JobConfigTest, FeaturesThisVersionLacksAreErrorsThatSaySo) {
     EXPECT_THAT(fault("  backend: cpu", "  " + line),
                 AllOf(HasSubstr(key), HasSubstr("not supported by this version")));
   }
-  for (const char* option : {"kl_target: 0.1", "decoupled: true"}) {
-    EXPECT_THAT(fault("  iterations: 5", std::string("  iterations: 5\n  grpo: {") + option + "}"),
-                HasSubstr("not supported by this version"));
-  }
   EXPECT_THAT(fault("  shuffle: true", "  template: chat"),
-              HasSubstr("not supported by this version"));
-  EXPECT_THAT(fault("reward: {verifier: copy}", "reward: {verifier: countdown}"),
-              HasSubstr("not supported by this version"));
-  EXPECT_THAT(fault("reward: {verifier: copy}", "reward: {command: [./score]}"),
               HasSubstr("not supported by this version"));
 }
 

@@ -11,7 +11,7 @@
 #include "rpeg/kernels/rope.h"
 #include "rpeg/kernels/sampling.h"
 #include "rpeg/kernels/silu_gate.h"
-#include "rpeg/kernels/token_scores.h"
+#include "support/whole_scores.h"
 
 namespace rpeg::cpu {
 namespace {
@@ -45,7 +45,7 @@ TEST(Rope, RotatesHalvesByThePositionsAngle) {
   // d = 4, theta = 16: pair i turns by position * 16^(-i/2), that is 1 and 1/4.
   Values cosine(3 * 2);
   Values sine(3 * 2);
-  rope_table(16.0, 4, 3, cosine.data(), sine.data());
+  rope_table(rope_frequencies(16.0, 4), 3, cosine.data(), sine.data());
   Values x = {1.0, 1.0, 0.0, 0.0};
   const std::vector<std::int32_t> positions = {2};
   rope_forward({1, 1, 4, 4}, positions, cosine.data(), sine.data(), x.data());
@@ -71,24 +71,18 @@ TEST(SiluGate, StaysFiniteFarBelowZeroInFloat) {
 }
 
 TEST(TokenScores, OfEqualLogitsAreUniform) {
-  Values logits(4, 1000.0);
   const std::vector<std::int32_t> targets = {2};
-  double logprob = 0.0;
-  double entropy = 0.0;
-  token_scores_forward({1, 4, 0.5}, targets, logits.data(), &logprob, &entropy);
-  EXPECT_DOUBLE_EQ(logprob, -std::log(4.0));
-  EXPECT_DOUBLE_EQ(entropy, std::log(4.0));
+  const WholeScores scores({1, 4, 0.5}, targets, Values(4, 1000.0));
+  EXPECT_DOUBLE_EQ(scores.logprob[0], -std::log(4.0));
+  EXPECT_DOUBLE_EQ(scores.entropy[0], std::log(4.0));
 }
 
 TEST(TokenScores, DivideByTheTemperature) {
   // Odds of 3 : 1 at temperature 2 need logits 2 log 3 and 0.
-  Values logits = {2.0 * std::numbers::ln2 * std::log2(3.0), 0.0};
   const std::vector<std::int32_t> targets = {0};
-  double logprob = 0.0;
-  double entropy = 0.0;
-  token_scores_forward({1, 2, 2.0}, targets, logits.data(), &logprob, &entropy);
-  EXPECT_NEAR(logprob, std::log(0.75), 1e-15);
-  EXPECT_NEAR(entropy, -0.75 * std::log(0.75) - 0.25 * std::log(0.25), 1e-15);
+  const WholeScores scores({1, 2, 2.0}, targets, {2.0 * std::numbers::ln2 * std::log2(3.0), 0.0});
+  EXPECT_NEAR(scores.logprob[0], std::log(0.75), 1e-15);
+  EXPECT_NEAR(scores.entropy[0], -0.75 * std::log(0.75) - 0.25 * std::log(0.25), 1e-15);
 }
 
 TEST(Gumbel, IsTheDoubleLogarithmOfEveryWord) {
@@ -100,12 +94,14 @@ TEST(Gumbel, IsTheDoubleLogarithmOfEveryWord) {
   }
 }
 
-TEST(RelativeLogits, KeepTheOrderAndTheLogSum) {
-  Values logits = {1.0, 3.0, 2.0};
-  double log_sum = 0.0;
-  relative_logits(1, 3, 0.5, logits.data(), &log_sum);
-  EXPECT_EQ(logits, (Values{-4.0, 0.0, -2.0}));
-  EXPECT_DOUBLE_EQ(log_sum, std::log(std::exp(-4.0) + 1.0 + std::exp(-2.0)));
+TEST(RelativeLogits, AreDifferencesToTheMaximumGiven) {
+  Values logits = {1.0, 3.0, 2.0, 0.0, 1.0, 0.5};
+  const Values maxima = {3.0, 2.0};  // of the second row elsewhere in the vocabulary
+  Values sums(2);
+  relative_logits(2, 3, 0.5, maxima.data(), logits.data(), sums.data());
+  EXPECT_EQ(logits, (Values{-4.0, 0.0, -2.0, -4.0, -2.0, -3.0}));
+  EXPECT_DOUBLE_EQ(sums[0], std::exp(-4.0) + 1.0 + std::exp(-2.0));
+  EXPECT_DOUBLE_EQ(sums[1], std::exp(-4.0) + std::exp(-2.0) + std::exp(-3.0));
 }
 
 }  // namespace

@@ -2,13 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "rpeg/kernels/add.h"
 #include "rpeg/kernels/embedding.h"
+#include "rpeg/kernels/head_norm.h"
 #include "rpeg/kernels/linear.h"
 #include "rpeg/kernels/rmsnorm.h"
 #include "rpeg/kernels/rope.h"
 #include "rpeg/kernels/silu_gate.h"
 #include "rpeg/kernels/token_scores.h"
 #include "support/finite_difference.h"
+#include "support/whole_scores.h"
 
 namespace rpeg::cpu {
 namespace {
@@ -73,7 +78,7 @@ TEST(RopeGradient, MatchesFiniteDifferences) {
   const std::vector<std::int32_t> positions = {0, 4, 2};
   Values cosine(5 * 3);
   Values sine(5 * 3);
-  rope_table(100.0, 6, 5, cosine.data(), sine.data());
+  rope_table(rope_frequencies(100.0, 6), 5, cosine.data(), sine.data());
   const Values x = random_values(1, 3 * 15);
   const Values dy = random_values(2, 3 * 15);
   Values dx = dy;
@@ -101,10 +106,10 @@ TEST(EmbeddingGradient, SumsTheRowsOfRepeatedTokens) {
   const Values table = random_values(1, 3 * 4);
   const Values dy = random_values(2, 3 * 4);
   Values dtable(table.size());
-  embedding_backward(tokens, 4, dy.data(), dtable.data());
+  embedding_backward({4, 0, 3}, tokens, dy.data(), dtable.data());
   expect_gradient(table, dtable, [&](const Values& table_) {
     Values y(3 * 4);
-    embedding_forward(tokens, 4, table_.data(), y.data());
+    embedding_forward({4, 0, 3}, tokens, table_.data(), y.data());
     return weighted_sum(dy, y);
   });
 }
@@ -116,15 +121,117 @@ TEST(TokenScoresGradient, MatchesFiniteDifferencesInBothScores) {
   for (const bool with_entropy : {false, true}) {
     const Values d_logprob = random_values(2, 3);
     const Values d_entropy = with_entropy ? random_values(3, 3) : Values(3, 0.0);
-    Values dlogits = logits;
-    token_scores_backward(shape, targets, d_logprob.data(), d_entropy.data(), dlogits.data());
-    expect_gradient(logits, dlogits, [&](Values logits_) {
-      Values logprob(3);
-      Values entropy(3);
-      token_scores_forward(shape, targets, logits_.data(), logprob.data(), entropy.data());
-      return weighted_sum(d_logprob, logprob) + weighted_sum(d_entropy, entropy);
+    WholeScores scores(shape, targets, logits);
+    token_scores_backward(
+        shape, targets, scores.sums.data(), d_logprob.data(), d_entropy.data(), scores.z.data());
+    expect_gradient(logits, scores.z, [&](const Values& logits_) {
+      const WholeScores at(shape, targets, logits_);
+      return weighted_sum(d_logprob, at.logprob) + weighted_sum(d_entropy, at.entropy);
     });
   }
+}
+
+TEST(TokenScoresGradient, OfPartsOfTheVocabularyIsThatOfTheWhole) {
+  const ScoreShape whole{2, 7, 0.7};
+  const std::vector<std::int32_t> targets = {4, 1};
+  const Values logits = random_values(1, 2 * 7);
+  const Values d_logprob = random_values(2, 2);
+  const Values d_entropy = random_values(3, 2);
+  WholeScores scores(whole, targets, logits);
+  const Values maxima = {*std::max_element(logits.begin(), logits.begin() + 7),
+                         *std::max_element(logits.begin() + 7, logits.end())};
+  std::vector<Values> parts;
+  Values sums(scores.sums.size());
+  const std::vector<std::int64_t> cuts = {0, 3, 3, 7};  // the second rank has no token
+  const auto part_shape = [&](std::size_t rank) {
+    return ScoreShape{2, cuts[rank + 1] - cuts[rank], 0.7, cuts[rank]};
+  };
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    Values& part = parts.emplace_back();
+    for (std::ptrdiff_t t = 0; t < 2; ++t) {
+      part.insert(
+          part.end(), logits.begin() + 7 * t + cuts[rank], logits.begin() + 7 * t + cuts[rank + 1]);
+    }
+    Values mine(sums.size());
+    token_sums(part_shape(rank), targets, maxima.data(), part.data(), mine.data());
+    add(static_cast<std::int64_t>(sums.size()), mine.data(), sums.data());
+  }
+  token_scores_backward(
+      whole, targets, scores.sums.data(), d_logprob.data(), d_entropy.data(), scores.z.data());
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    const ScoreShape shape = part_shape(rank);
+    Values& part = parts[rank];
+    token_scores_backward(
+        shape, targets, sums.data(), d_logprob.data(), d_entropy.data(), part.data());
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      const auto row = static_cast<std::int64_t>(i) / shape.vocabulary;
+      const auto column = static_cast<std::int64_t>(i) % shape.vocabulary + shape.first_token;
+      EXPECT_NEAR(part[i], scores.z[static_cast<std::size_t>(row * 7 + column)], 1e-14);
+    }
+  }
+}
+
+TEST(EmbeddingGradient, OfSomeRowsIgnoresOtherTokens) {
+  const std::vector<std::int32_t> tokens = {2, 0, 3};
+  const EmbeddingShape shape{1, 2, 2};  // rows 2 and 3
+  const Values table = {20.0, 30.0};
+  Values y(3);
+  embedding_forward(shape, tokens, table.data(), y.data());
+  EXPECT_EQ(y, (Values{20.0, 0.0, 30.0}));
+  const Values dy = {1.0, 10.0, 100.0};
+  Values dtable(2);
+  embedding_backward(shape, tokens, dy.data(), dtable.data());
+  EXPECT_EQ(dtable, (Values{1.0, 100.0}));
+}
+
+TEST(BiasGradient, MatchesFiniteDifferences) {
+  const Values bias = random_values(1, 4);
+  const Values dy = random_values(2, 3 * 4);
+  Values dbias(4, 0.5);  // added to what is there
+  add_bias_backward(3, 4, dy.data(), dbias.data());
+  for (double& value : dbias) {
+    value -= 0.5;
+  }
+  expect_gradient(bias, dbias, [&](const Values& bias_) {
+    Values y(3 * 4, 1.0);
+    add_bias(3, 4, bias_.data(), y.data());
+    return weighted_sum(dy, y);
+  });
+}
+
+TEST(HeadNormGradient, MatchesFiniteDifferences) {
+  const HeadNormShape shape{3, 2, 1, 4, 14, 1e-2};  // two elements of each row are not heads
+  const Values x = random_values(1, 3 * 14);
+  const Values query_weight = random_values(2, 4);
+  const Values key_weight = random_values(3, 4);
+  const Values dy = random_values(4, 3 * 14);
+  Values raw(3 * 12);
+  Values inv_rms(3 * 3);
+  const auto loss = [&](Values x_, const Values& query, const Values& key) {
+    head_norm_forward(shape, query.data(), key.data(), x_.data(), raw.data(), inv_rms.data());
+    return weighted_sum(dy, x_);
+  };
+  loss(x, query_weight, key_weight);
+  const Values saved_raw = raw;
+  const Values saved_rms = inv_rms;
+  Values dx = dy;
+  Values dquery(4, 0.5);  // added to what is there
+  Values dkey(4, 0.5);
+  head_norm_backward(shape,
+                     query_weight.data(),
+                     key_weight.data(),
+                     saved_raw.data(),
+                     saved_rms.data(),
+                     dx.data(),
+                     dquery.data(),
+                     dkey.data());
+  for (std::size_t i = 0; i < 4; ++i) {
+    dquery[i] -= 0.5;
+    dkey[i] -= 0.5;
+  }
+  expect_gradient(x, dx, [&](const Values& at) { return loss(at, query_weight, key_weight); });
+  expect_gradient(query_weight, dquery, [&](const Values& at) { return loss(x, at, key_weight); });
+  expect_gradient(key_weight, dkey, [&](const Values& at) { return loss(x, query_weight, at); });
 }
 
 }  // namespace

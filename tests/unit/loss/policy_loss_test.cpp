@@ -20,9 +20,10 @@ using Starts = std::vector<std::int64_t>;
 struct Batch {
   Starts starts;
   Numbers logprob, old_logprob, advantages, ref_logprob, entropy;
+  Numbers behaviour_logprob = {};  // empty: not decoupled
 
   PolicyLossInputs inputs() const {
-    return {starts, logprob, old_logprob, advantages, ref_logprob, entropy};
+    return {starts, logprob, old_logprob, advantages, ref_logprob, entropy, behaviour_logprob};
   }
   LossNormaliser normaliser() const {
     return {static_cast<double>(logprob.size()), static_cast<double>(starts.size() - 1), 8.0};
@@ -45,6 +46,16 @@ Batch random_batch(std::uint64_t seed) {
   return batch;
 }
 
+/// The same batch sampled by a policy that is some updates older than old_logprob's.
+Batch decoupled_batch(std::uint64_t seed) {
+  Rng rng(seed + 1000);
+  Batch batch = random_batch(seed);
+  for (const double logprob : batch.old_logprob) {
+    batch.behaviour_logprob.push_back(logprob + 0.6 * (rng.uniform() - 0.5));
+  }
+  return batch;
+}
+
 /// Sequences [first, last) of a batch.
 Batch part_of(const Batch& batch, std::size_t first, std::size_t last) {
   const auto begin = static_cast<std::ptrdiff_t>(batch.starts[first]);
@@ -58,6 +69,9 @@ Batch part_of(const Batch& batch, std::size_t first, std::size_t last) {
              cut(batch.advantages),
              cut(batch.ref_logprob),
              cut(batch.entropy)};
+  if (!batch.behaviour_logprob.empty()) {
+    part.behaviour_logprob = cut(batch.behaviour_logprob);
+  }
   for (std::size_t i = first; i <= last; ++i) {
     part.starts.push_back(batch.starts[i] - begin);
   }
@@ -141,10 +155,65 @@ TEST(PolicyLoss, ExtremeRatiosAreClamped) {
   EXPECT_EQ(result.d_logprob, (Numbers{0.0, 0.0}));
 }
 
-TEST(PolicyLoss, DerivativesAreFiniteDifferences) {
+TEST(PolicyLoss, DecouplingWeighsTheClippedLoss) {
+  // ρ = (2, ½, 1) against π_prox, A = (1, 1, −2): clipped losses (−1.2, −0.5, 2). π_prox made these
+  // tokens (3, ½, 2) times as likely as the policy that sampled them. KL and entropy have no
+  // weight.
+  const double ln2 = std::log(2.0);
+  Batch batch{{0, 2, 3},
+              {-1.0, -2.0, -3.0},
+              {-1.0 - ln2, -2.0 + ln2, -3.0},
+              {1.0, 1.0, -2.0},
+              {-1.0, -2.0, -4.0},
+              {0.5, 0.25, 0.75}};
+  batch.behaviour_logprob = {-1.0 - ln2 - std::log(3.0), -2.0 + 2.0 * ln2, -3.0 - ln2};
+  PolicyLossOptions options;
+  options.kl_coef = 0.1;
+  options.kl_estimator = KlEstimator::kK1;
+  options.entropy_coef = 0.2;
+  const PolicyLoss result = policy_loss(batch.inputs(), {3.0, 2.0, 4.0}, options);
+  EXPECT_NEAR(result.loss, (-3.6 - 0.25 + 4.0 + 0.1 * 1.0 - 0.2 * 1.5) / 3.0, 1e-14);
+  EXPECT_NEAR(result.d_logprob[0], 0.1 / 3.0, 1e-15);
+  EXPECT_NEAR(result.d_logprob[1], (-0.5 * 0.5 + 0.1) / 3.0, 1e-15);
+  EXPECT_NEAR(result.d_logprob[2], (2.0 * 2.0 + 0.1) / 3.0, 1e-15);
+  EXPECT_NEAR(result.behaviour_weight_sum, 3.0 + 0.5 + 2.0, 1e-14);
+}
+
+TEST(PolicyLoss, DecoupledSequenceRatioWeighsByTheGeometricMean) {
+  // ρ = e^0.2 for both tokens, as in SequenceRatioIsTheGeometricMean; weight e^((0.5 + 0.1)/2).
+  Batch batch{{0, 2}, {-1.0, -1.0}, {-1.1, -1.3}, {1.0, -1.0}, {}, {}};
+  batch.behaviour_logprob = {-1.6, -1.4};
+  PolicyLossOptions options;
+  options.ratio = RatioLevel::kSequence;
+  EXPECT_NEAR(policy_loss(batch.inputs(), {2.0, 1.0, 2.0}, options).loss,
+              std::exp(0.3) * (-1.2 + std::exp(0.2)) / 2.0,
+              1e-15);
+}
+
+TEST(PolicyLoss, DecouplingFromItselfChangesNothing) {
+  Batch batch = random_batch(2);
+  const PolicyLoss coupled = policy_loss(batch.inputs(), batch.normaliser(), {});
+  batch.behaviour_logprob = batch.old_logprob;
+  const PolicyLoss decoupled = policy_loss(batch.inputs(), batch.normaliser(), {});
+  EXPECT_EQ(decoupled.loss, coupled.loss);
+  EXPECT_EQ(decoupled.d_logprob, coupled.d_logprob);
+  EXPECT_EQ(coupled.behaviour_weight_sum, static_cast<double>(batch.logprob.size()));
+}
+
+TEST(PolicyLoss, BehaviourWeightsAreClamped) {
+  Batch batch{{0, 2}, {0.0, 0.0}, {0.0, 0.0}, {-1.0, 1.0}, {}, {}};
+  batch.behaviour_logprob = {-900.0, 900.0};
+  EXPECT_NEAR(policy_loss(batch.inputs(), {2.0, 1.0, 2.0}, {}).loss,
+              (std::exp(20.0) - std::exp(-20.0)) / 2.0,
+              1e-6);
+}
+
+class PolicyLossDerivatives : public testing::TestWithParam<bool> {};
+
+TEST_P(PolicyLossDerivatives, AreFiniteDifferences) {
   constexpr double kStep = 1e-6;
   for (const PolicyLossOptions& options : all_options()) {
-    Batch batch = random_batch(2);
+    Batch batch = GetParam() ? decoupled_batch(2) : random_batch(2);
     const LossNormaliser normaliser = batch.normaliser();
     const PolicyLoss result = policy_loss(batch.inputs(), normaliser, options);
     ASSERT_GT(result.clipped_tokens, 0.0);
@@ -165,8 +234,12 @@ TEST(PolicyLoss, DerivativesAreFiniteDifferences) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(, PolicyLossDerivatives, testing::Bool(), [](const auto& suite) {
+  return suite.param ? "Decoupled" : "Coupled";
+});
+
 TEST(PolicyLoss, SharesOfPartsAddUpToTheWhole) {
-  const Batch batch = random_batch(3);
+  const Batch batch = decoupled_batch(3);
   for (const PolicyLossOptions& options : all_options()) {
     const PolicyLoss whole = policy_loss(batch.inputs(), batch.normaliser(), options);
     for (const auto& cuts : {std::vector<std::size_t>{0, 2, 5}, {0, 1, 1, 3, 4, 5}}) {
@@ -207,6 +280,10 @@ TEST(PolicyLoss, WithoutReferenceAndEntropyThereAreNoSuchTerms) {
 TEST(PolicyLoss, RefusesBrokenInputs) {
   Batch batch = random_batch(5);
   EXPECT_THROW((void)policy_loss(batch.inputs(), {}, {}), Error);
+  batch.behaviour_logprob = {0.0};
+  EXPECT_THROW((void)policy_loss(batch.inputs(), batch.normaliser(), {}), Error);
+  batch.behaviour_logprob.clear();
+  EXPECT_NO_THROW((void)policy_loss(batch.inputs(), batch.normaliser(), {}));
   batch.advantages.pop_back();
   EXPECT_THROW((void)policy_loss(batch.inputs(), batch.normaliser(), {}), Error);
 }
@@ -226,6 +303,24 @@ TEST(ValueLoss, MatchesHandArithmetic) {
       1e-15);
 }
 
+TEST(ValueLoss, IsAggregatedLikeThePolicyLoss) {
+  // Errors (1, 2 | 3), unclipped: ½(1, 4, 9).
+  const Numbers values = {1.0, 2.0, 3.0};
+  const Numbers zeros(3);
+  const Starts starts = {0, 2, 3};
+  const LossNormaliser normaliser{3.0, 2.0, 4.0};
+  const auto loss = [&](Aggregation aggregation) {
+    return value_loss(values, zeros, zeros, normaliser, 0.0, aggregation, starts);
+  };
+  EXPECT_NEAR(loss(Aggregation::kTokenMean).loss, 7.0 / 3.0, 1e-15);
+  EXPECT_NEAR(loss(Aggregation::kSeqMeanTokenMean).loss, (2.5 / 2.0 + 4.5) / 2.0, 1e-15);
+  EXPECT_EQ(loss(Aggregation::kSeqMeanTokenMean).d_values, (Numbers{0.25, 0.5, 1.5}));
+  EXPECT_NEAR(loss(Aggregation::kSeqMeanTokenSumNorm).loss, 7.0 / (2.0 * 4.0), 1e-15);
+  EXPECT_THROW(
+      (void)value_loss(values, zeros, zeros, normaliser, 0.0, Aggregation::kSeqMeanTokenMean),
+      Error);
+}
+
 TEST(ValueLoss, DerivativesAreFiniteDifferences) {
   constexpr double kStep = 1e-6;
   Rng rng(6);
@@ -235,19 +330,25 @@ TEST(ValueLoss, DerivativesAreFiniteDifferences) {
     old_values.push_back(values.back() + 0.4 * rng.normal());
     returns.push_back(rng.normal());
   }
-  const LossNormaliser normaliser{40.0, 1.0, 0.0};
-  for (const double clip : {0.0, 0.2}) {
-    const ValueLoss result = value_loss(values, old_values, returns, normaliser, clip);
-    EXPECT_EQ(result.clipped_tokens > 0.0, clip > 0.0);
-    for (std::size_t t = 0; t < values.size(); ++t) {
-      Numbers above = values;
-      Numbers below = values;
-      above[t] += kStep;
-      below[t] -= kStep;
-      const double numeric = (value_loss(above, old_values, returns, normaliser, clip).loss -
-                              value_loss(below, old_values, returns, normaliser, clip).loss) /
-                             (2.0 * kStep);
-      EXPECT_NEAR(result.d_values[t], numeric, 1e-8);
+  const LossNormaliser normaliser{40.0, 3.0, 30.0};
+  const Starts starts = {0, 3, 33, 40};
+  for (const Aggregation aggregation : {Aggregation::kTokenMean,
+                                        Aggregation::kSeqMeanTokenMean,
+                                        Aggregation::kSeqMeanTokenSumNorm}) {
+    for (const double clip : {0.0, 0.2}) {
+      const auto loss = [&](const Numbers& at) {
+        return value_loss(at, old_values, returns, normaliser, clip, aggregation, starts);
+      };
+      const ValueLoss result = loss(values);
+      EXPECT_EQ(result.clipped_tokens > 0.0, clip > 0.0);
+      for (std::size_t t = 0; t < values.size(); ++t) {
+        Numbers above = values;
+        Numbers below = values;
+        above[t] += kStep;
+        below[t] -= kStep;
+        EXPECT_NEAR(
+            result.d_values[t], (loss(above).loss - loss(below).loss) / (2.0 * kStep), 1e-8);
+      }
     }
   }
 }

@@ -29,13 +29,13 @@ IterationData two_sequences() {
   return data;
 }
 
-const std::vector<SequenceRange> kRanges = {{4, 5}, {9, 10}};
+const std::vector<std::int64_t> kBoth = {4, 9};
 
 TEST(Store, PayloadsReadBackEqual) {
   const IterationData sent = two_sequences();
   IterationData received;
   for (const Payload payload : {Payload::kRollout, Payload::kScore, Payload::kValues}) {
-    decode_payload(encode_payload(sent, payload, kRanges), payload, kRanges, received);
+    EXPECT_EQ(decode_payload(encode_payload(sent, payload, kBoth), payload, received), kBoth);
   }
   for (const std::int64_t s : {4, 9}) {
     EXPECT_EQ(rollout_of(received, s).tokens, rollout_of(sent, s).tokens);
@@ -44,8 +44,8 @@ TEST(Store, PayloadsReadBackEqual) {
     EXPECT_EQ(score_of(received, s), score_of(sent, s));
     EXPECT_EQ(received.sequences[s].values, sent.sequences.at(s).values);
   }
-  // Two headers of 8 bytes, and a token and a float for each of 3 tokens.
-  EXPECT_EQ(encode_payload(sent, Payload::kRollout, kRanges).size(), 2 * 8 + 3 * 8U);
+  // Index, length and flags of two sequences, and a token and a float for each of 3 tokens.
+  EXPECT_EQ(encode_payload(sent, Payload::kRollout, kBoth).size(), 2 * 12 + 3 * 8U);
 }
 
 TEST(Store, MissingDataIsAnInternalError) {
@@ -56,11 +56,35 @@ TEST(Store, MissingDataIsAnInternalError) {
 
 TEST(Store, MessagesOfTheWrongLengthAreRefused) {
   IterationData data = two_sequences();
-  Bytes message = encode_payload(data, Payload::kValues, kRanges);
+  Bytes message = encode_payload(data, Payload::kValues, kBoth);
   message.resize(message.size() - 1);
-  EXPECT_THROW(decode_payload(message, Payload::kValues, kRanges, data), Error);
+  EXPECT_THROW(decode_payload(message, Payload::kValues, data), Error);
   message.resize(message.size() + 2);
-  EXPECT_THROW(decode_payload(message, Payload::kValues, kRanges, data), Error);
+  EXPECT_THROW(decode_payload(message, Payload::kValues, data), Error);
+}
+
+TEST(Store, GivenResponsesNeedNoLogProbabilities) {
+  IterationData data;
+  data.sequences[2].rollout = Rollout{{5, 6, 7}, {}, true};
+  IterationData received;
+  const std::vector<std::int64_t> sequences = {2};
+  decode_payload(encode_payload(data, Payload::kRollout, sequences), Payload::kRollout, received);
+  EXPECT_EQ(rollout_of(received, 2).tokens, rollout_of(data, 2).tokens);
+  EXPECT_TRUE(rollout_of(received, 2).logprobs.empty());
+  EXPECT_TRUE(rollout_of(received, 2).stopped);
+}
+
+TEST(Store, SlotsNameSequences) {
+  IterationData data;
+  data.slots = {{{1, 0}, 7}, {{1, 1}, 3}, {{2, 0}, 5}};
+  Instruction instruction;
+  instruction.slots = {{0, 2}};
+  EXPECT_THAT(sequences_of(data, instruction, 1), testing::ElementsAre(7, 3));
+  instruction.sequences = {{0, 4}};
+  EXPECT_THAT(sequences_of(data, instruction, 1), testing::ElementsAre(3));
+  EXPECT_THROW(sequences_of(data, instruction, 2), Error);  // slot 1 has not arrived
+  instruction.slots = {};
+  EXPECT_THAT(sequences_of(data, instruction, 1), testing::ElementsAre(0, 1, 2, 3));
 }
 
 TEST(Batches, AnchorsPointAtTokenAndPredecessor) {
@@ -79,19 +103,6 @@ TEST(Batches, AnchorsPointAtTokenAndPredecessor) {
               testing::ElementsAre(0, 0, 10, 20, 30, 0, 40));
   EXPECT_THAT(scatter_response(packed, numbers, Anchor::kPredecessor),
               testing::ElementsAre(0, 10, 20, 30, 0, 40, 0));
-}
-
-TEST(Batches, MicroBatchesAreContiguousAndNeverEmpty) {
-  const std::vector<std::int64_t> sequences = {3, 4, 5, 8, 9};
-  std::vector<std::size_t> sizes;
-  std::vector<std::int64_t> joined;
-  for (const auto piece : micro_batches(sequences, 3)) {
-    sizes.push_back(piece.size());
-    joined.insert(joined.end(), piece.begin(), piece.end());
-  }
-  EXPECT_THAT(sizes, testing::ElementsAre(2, 2, 1));
-  EXPECT_EQ(joined, sequences);
-  EXPECT_EQ(micro_batches(sequences, 8).size(), 5U);
 }
 
 TEST(Metrics, ReportsSurviveTheJourneyAndAddUp) {

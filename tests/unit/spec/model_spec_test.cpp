@@ -81,6 +81,86 @@ TEST_F(HfConfig, TextReadsBackAsTheSameSpec) {
   spec.max_positions = 77;
   spec.initializer_range = 0.4;
   EXPECT_EQ(load(Json::parse(hf_config_text(spec))), spec);
+  for (const ModelFamily family :
+       {ModelFamily::kLlama, ModelFamily::kQwen2, ModelFamily::kQwen3, ModelFamily::kMistral}) {
+    spec.family = family;
+    spec.qkv_bias = family == ModelFamily::kQwen2;
+    spec.qk_norm = family == ModelFamily::kQwen3;
+    for (const RopeScalingKind kind :
+         {RopeScalingKind::kNone, RopeScalingKind::kLinear, RopeScalingKind::kLlama3}) {
+      spec.rope_scaling = {.kind = kind};
+      if (kind != RopeScalingKind::kNone) {
+        spec.rope_scaling.factor = 8.0;
+      }
+      if (kind == RopeScalingKind::kLlama3) {
+        spec.rope_scaling.high_freq_factor = 3.0;
+        spec.rope_scaling.original_positions = 50;
+      }
+      for (const bool scalar_head : {false, true}) {
+        const HfConfigOptions options{.scalar_head = scalar_head, .bf16 = true};
+        EXPECT_EQ(load(Json::parse(hf_config_text(spec, options))), spec) << to_string(family);
+      }
+    }
+  }
+  spec.qkv_bias = true;  // of a Mistral model
+  EXPECT_THROW(hf_config_text(spec), Error);
+}
+
+TEST_F(HfConfig, DefaultsDifferByFamily) {
+  Json json = least_config();
+  json["architectures"] = {"Qwen3ForCausalLM"};
+  EXPECT_EQ(load(json).head_dim, 128);
+  EXPECT_TRUE(load(json).qk_norm);
+  EXPECT_EQ(load(json).max_positions, 32768);
+  json["architectures"] = {"Qwen2ForSequenceClassification"};
+  EXPECT_TRUE(load(json).qkv_bias);
+  EXPECT_EQ(load(json).head_dim, 64 / 8);
+  json["architectures"] = {"MistralForCausalLM"};
+  json["num_attention_heads"] = 16;
+  EXPECT_EQ(load(json).num_kv_heads, 8);
+}
+
+TEST_F(HfConfig, ASlidingWindowLimitsThePositionsWhereItIsInUse) {
+  Json json = least_config();
+  json["max_position_embeddings"] = 1000;
+  json["sliding_window"] = 100;
+  EXPECT_EQ(load(json).max_positions, 1000);  // Llama has none
+  json["architectures"] = {"MistralForCausalLM"};
+  EXPECT_EQ(load(json).max_positions, 100);
+  json["sliding_window"] = nullptr;
+  EXPECT_EQ(load(json).max_positions, 1000);
+  json["architectures"] = {"Qwen2ForCausalLM"};
+  json["sliding_window"] = 100;
+  EXPECT_EQ(load(json).max_positions, 1000);
+  json["use_sliding_window"] = true;
+  json["max_window_layers"] = 3;  // of three layers: those behind the third
+  EXPECT_EQ(load(json).max_positions, 1000);
+  json["max_window_layers"] = 2;
+  EXPECT_EQ(load(json).max_positions, 100);
+  json["layer_types"] = {"full_attention", "full_attention", "full_attention"};
+  EXPECT_EQ(load(json).max_positions, 1000);
+}
+
+TEST_F(HfConfig, ReadsTheScalingOfEitherForm) {
+  const Json numbers = {{"factor", 32.0},
+                        {"low_freq_factor", 1.0},
+                        {"high_freq_factor", 4.0},
+                        {"original_max_position_embeddings", 512}};
+  const RopeScaling expected{RopeScalingKind::kLlama3, 32.0, 1.0, 4.0, 512};
+  for (const char* type_key : {"type", "rope_type"}) {
+    Json json = least_config();
+    json["rope_scaling"] = numbers;
+    json["rope_scaling"][type_key] = "llama3";
+    EXPECT_EQ(load(json).rope_scaling, expected);
+  }
+  Json json = least_config();
+  json["rope_parameters"] = numbers;
+  json["rope_parameters"]["rope_type"] = "llama3";
+  json["rope_parameters"]["rope_theta"] = 500000.0;
+  EXPECT_EQ(load(json).rope_scaling, expected);
+  EXPECT_EQ(load(json).rope_theta, 500000.0);
+  json["rope_parameters"].erase("factor");
+  EXPECT_EQ(error_of(json), "RoPE scaling: key 'factor' is missing");
 }
 
 TEST_F(HfConfig, ReadsTheRotaryBaseOfEitherForm) {
@@ -89,16 +169,20 @@ TEST_F(HfConfig, ReadsTheRotaryBaseOfEitherForm) {
   json.erase("rope_scaling");
   json["rope_parameters"] = {{"rope_theta", 500000.0}, {"rope_type", "default"}};
   EXPECT_EQ(load(json).rope_theta, 500000.0);
-  EXPECT_NE(error_with("rope_parameters", {{"rope_type", "llama3"}}).find("rope_parameters"),
+  EXPECT_NE(error_with("rope_parameters", {{"rope_type", "yarn"}}).find("rope_parameters"),
             std::string::npos);
 }
 
 TEST_F(HfConfig, RefusesByNameWhatCannotBeTrained) {
   EXPECT_EQ(error_with("architectures", {"MixtralForCausalLM"}),
-            "architecture [\"MixtralForCausalLM\"] is not supported; RPEG trains LlamaForCausalLM");
+            "architecture [\"MixtralForCausalLM\"] is not supported; RPEG trains LlamaForCausalLM, "
+            "Qwen2ForCausalLM, Qwen3ForCausalLM, MistralForCausalLM");
   EXPECT_NE(error_with("attention_bias", true).find("attention_bias"), std::string::npos);
   EXPECT_NE(error_with("mlp_bias", true).find("mlp_bias"), std::string::npos);
-  EXPECT_NE(error_with("rope_scaling", {{"rope_type", "llama3"}}).find("rope_scaling"),
+  EXPECT_NE(error_with("rope_scaling", {{"rope_type", "dynamic"}}).find("rope_scaling"),
+            std::string::npos);
+  EXPECT_NE(error_with("rope_scaling", 2.0).find("rope_scaling"), std::string::npos);
+  EXPECT_NE(error_with("partial_rotary_factor", 0.5).find("partial_rotary_factor"),
             std::string::npos);
   EXPECT_NE(error_with("hidden_act", "gelu").find("hidden_act \"gelu\""), std::string::npos);
   EXPECT_EQ(error_with("rope_scaling", nullptr), "no error");

@@ -1,0 +1,48 @@
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <oneapi/dnnl/dnnl.h>
+#include <algorithm>
+
+#include "kernels/cpu/gemm.h"
+#include "rpeg/base/error.h"
+#include "rpeg/kernels/threads.h"
+
+namespace rpeg::cpu {
+namespace {
+
+// Measured (tests/bench/linear_bench.cpp): below this many multiplications the call costs more than
+// the better kernel gains.
+constexpr std::int64_t kLeastWork = 8192;
+
+}  // namespace
+
+// The plain product, not a matmul primitive: it needs no object a shape, and on weights that are
+// transposed beforehand it is as fast as a primitive that lays them out itself.
+bool library_gemm(const Gemm& gemm, const float* a, const float* b, float* c) {
+  const bool is_vector = std::min({gemm.m, gemm.n, gemm.k}) <= 1;
+  if (is_vector || gemm.m * gemm.n * gemm.k < kLeastWork) {
+    return false;
+  }
+  // OpenMP keeps this number for each calling thread.
+  if (omp_get_max_threads() != kernel_threads()) {
+    omp_set_num_threads(kernel_threads());
+  }
+  const dnnl_status_t status = dnnl_sgemm(gemm.transpose_a ? 'T' : 'N',
+                                          gemm.transpose_b ? 'T' : 'N',
+                                          gemm.m,
+                                          gemm.n,
+                                          gemm.k,
+                                          1.0F,
+                                          a,
+                                          gemm.transpose_a ? gemm.m : gemm.k,
+                                          b,
+                                          gemm.transpose_b ? gemm.k : gemm.n,
+                                          gemm.add ? 1.0F : 0.0F,
+                                          c,
+                                          gemm.n);
+  check(status == dnnl_success, fmt::format("dnnl_sgemm returned {}", static_cast<int>(status)));
+  return true;
+}
+
+}  // namespace rpeg::cpu
