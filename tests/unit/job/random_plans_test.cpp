@@ -7,7 +7,7 @@
 #include "job/layout.h"
 #include "job/program_classes.h"
 #include "rpeg/base/error.h"
-#include "support/random_job.h"
+#include "support/random_small_plan.h"
 
 namespace rpeg {
 namespace {
