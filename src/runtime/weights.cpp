@@ -33,7 +33,8 @@ HeldModel initial_model(const Job& job, const WeightCopy& copy, int rank) {
   if (source.random_init) {
     initialise_parameters(held.spec, held.layout, source.seed, held.weights);
   } else {
-    load_parameters(source.path, held.layout, held.weights);
+    // A critic that starts from an actor finds no head there.
+    load_parameters(source.path, held.layout, held.weights, MissingScalarHead::kZero);
   }
   return held;
 }
