@@ -50,7 +50,8 @@ double joint_loss(const TinyModel<double>& tiny,
   options.entropy_coef = 0.1;
   const PolicyLoss policy =
       policy_loss({kStarts, logprob, old_logprob, advantages, {}, entropy}, kCounts, options);
-  const ValueLoss critic = value_loss(value, old_values, returns, kCounts, 0.0);
+  const ValueLoss critic =
+      value_loss(value, old_values, returns, kCounts, 0.0, Aggregation::kTokenMean, kStarts);
   if (!gradient.empty()) {
     std::vector<double> d_logprob(scores.logprob.size());
     std::vector<double> d_entropy(scores.logprob.size());

@@ -18,7 +18,7 @@ struct TrainingCase {
   Algorithm algorithm = Algorithm::kGrpo;
   DpoMode dpo_mode = DpoMode::kOffline;
   bool ac_share = false;
-  bool recompute_logprobs = false;
+  bool recompute_logprobs = false;  ///< and the decoupled loss
   bool reward_model = false;  ///< i_R scores instead of a verifier
   bool tied = false;
   Parallelism layout = {};  ///< of every vertex, all on the same ranks

@@ -77,12 +77,16 @@ TEST_P(TrainingLayout, WhatIsWrongIsSeen) {
   TrainingOutcome wrong = single;
   EXPECT_EQ(gradient_distance(wrong, single), 0.0);
   for (auto& [name, values] : wrong.gradients.back()) {
-    for (float& value : values) value = -value;
+    for (float& value : values) {
+      value = -value;
+    }
   }
   EXPECT_GT(gradient_distance(wrong, single), 1.0);
   wrong = single;
   for (auto& [name, values] : wrong.gradients.front()) {
-    for (float& value : values) value *= 2.0F;  // summed over dp 2 without dividing
+    for (float& value : values) {
+      value *= 2.0F;  // as if summed over two replicas that each did the whole
+    }
   }
   EXPECT_GT(gradient_distance(wrong, single), 0.5);
   TrainingCase shorter = GetParam().options;
