@@ -125,11 +125,14 @@ void start_generation(RankContext& context,
                       GenerationState& state) {
   state.sequences = sequence_list(instruction.sequences);
   if (!context.replay.empty()) {
-    const auto key = [&](std::int64_t s) {
-      return std::pair(replayed(context, iteration, s).rollout.tokens.size(), s);
-    };
-    state.ending_order = state.sequences;
-    std::ranges::sort(state.ending_order, {}, key);
+    std::vector<std::pair<std::size_t, std::int64_t>> by_length;
+    for (const std::int64_t s : state.sequences) {
+      by_length.emplace_back(replayed(context, iteration, s).rollout.tokens.size(), s);
+    }
+    std::ranges::sort(by_length);
+    for (const auto& [length, s] : by_length) {
+      state.ending_order.push_back(s);
+    }
     return;
   }
   const IterationData& data = context.data.at(iteration);
