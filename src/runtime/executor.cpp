@@ -6,6 +6,7 @@
 
 #include "rpeg/base/error.h"
 #include "rpeg/job/tasks.h"
+#include "runtime/evaluation.h"
 #include "runtime/generation.h"
 #include "runtime/inference.h"
 #include "runtime/iteration.h"
