@@ -12,6 +12,7 @@
 #include "calibrate_fit.h"
 #include "calibrate_observed.h"
 #include "common.h"
+#include "kernel_threads.h"
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/calibrate/calibrate.h"
@@ -119,6 +120,7 @@ void calibrate_and_write(Comm& world, int argc, const char* const* argv) {
     return;
   }
   set_up_logging({.debug = request->debug, .quiet = world.rank() != 0, .log_file = ""});
+  share_cores(world);
   const CalibrationOptions options = make_options(*request);
   const HardwareProfile profile = calibrate(world, options, show_progress(world.rank()));
   if (world.rank() != 0) {

@@ -8,15 +8,14 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <iostream>
 #include <thread>
 
 #include "common.h"
+#include "kernel_threads.h"
 #include "rpeg/base/error.h"
 #include "rpeg/comm/mpi.h"
 #include "rpeg/job/compile.h"
-#include "rpeg/kernels/threads.h"
 #include "rpeg/runtime/run.h"
 #include "run_display.h"
 #include "run_trace.h"
@@ -72,6 +71,7 @@ bool parse(int argc, const char* const* argv, Flags* flags) {
 int run(const Flags& flags, rpeg::Comm& world, bool* started) {
   const bool is_first = world.rank() == 0;
   rpeg::apps::set_up_logging({flags.debug, flags.quiet || !is_first, ""});
+  rpeg::apps::share_cores(world);
   rpeg::Job job;
   rpeg::run_together(world, [&] {
     job = rpeg::load_job(flags.config);
@@ -107,14 +107,6 @@ void give_way(int rank) {
   std::this_thread::sleep_for(std::chrono::milliseconds(1500) * std::min(rank, 4));
 }
 
-/// Several ranks on a machine share its cores; OMP_NUM_THREADS rules.
-void choose_threads(const rpeg::MpiSession& session) {
-  const char* wanted = std::getenv("OMP_NUM_THREADS");
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  rpeg::cpu::set_kernel_threads(
-      rpeg::cpu::choose_kernel_threads(cores, session.local_size(), wanted ? wanted : ""));
-}
-
 /// Before the start a usage error is the same on all ranks: rank 0 tells it, all return. Any other
 /// error may leave ranks waiting for this one: it ends them all.
 int run_rank(int argc, const char* const* argv) {
@@ -125,7 +117,6 @@ int run_rank(int argc, const char* const* argv) {
   bool started = false;
   try {
     Flags flags;
-    choose_threads(session);
     const auto world = session.world();
     return parse(argc, argv, &flags) ? run(flags, *world, &started) : 0;
   } catch (const std::exception& fault) {

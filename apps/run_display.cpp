@@ -18,13 +18,23 @@ constexpr int kCurveColumns = 72;
 constexpr int kCurveRows = 10;
 
 std::string progress_line(const IterationMetrics& metrics, std::int64_t iterations) {
-  std::string text = fmt::format(
-      "iteration {}/{}  reward {:.3f}", metrics.iteration + 1, iterations, metrics.reward_mean);
+  std::string text = fmt::format("iteration {}/{}", metrics.iteration + 1, iterations);
+  if (!std::isnan(metrics.reward_mean)) {
+    text += fmt::format("  reward {:.3f}", metrics.reward_mean);
+  }
+  if (!std::isnan(metrics.dpo_margin)) {
+    text += fmt::format("  loss {:.4f}  margin {:.4f}  accuracy {:.2f}",
+                        metrics.policy_loss,
+                        metrics.dpo_margin,
+                        metrics.dpo_accuracy);
+  }
   if (!std::isnan(metrics.kl_reference)) {
     text += fmt::format("  KL {:.4f}", metrics.kl_reference);
   }
-  text += fmt::format(
-      "  length {:.1f}  {:.0f} tokens/s", metrics.response_tokens_mean, metrics.tokens_per_s);
+  if (!std::isnan(metrics.response_tokens_mean)) {
+    text += fmt::format("  length {:.1f}", metrics.response_tokens_mean);
+  }
+  text += fmt::format("  {:.0f} tokens/s", metrics.tokens_per_s);
   if (!std::isnan(metrics.eval_reward)) {
     text += fmt::format("  held-out reward {:.3f}", metrics.eval_reward);
   }

@@ -26,7 +26,7 @@ def float32(x):
     return x.to(torch.float32).to(torch.float64)
 
 
-def random_model(head):
+def random_model(head, scale=0.5):
     weights = {"model.embed_tokens.weight": normal(VOCABULARY, WIDTH)}
     for i in range(LAYERS):
         at = f"model.layers.{i}."
@@ -35,11 +35,11 @@ def random_model(head):
                             ("self_attn.v_proj", (kv, WIDTH)), ("self_attn.o_proj", (WIDTH, HEADS * HEAD_DIM)),
                             ("mlp.gate_proj", (FFN, WIDTH)), ("mlp.up_proj", (FFN, WIDTH)),
                             ("mlp.down_proj", (WIDTH, FFN))]:
-            weights[at + name + ".weight"] = 0.5 * normal(*shape)
+            weights[at + name + ".weight"] = scale * normal(*shape)
         for name in ["input_layernorm", "post_attention_layernorm"]:
             weights[at + name + ".weight"] = 1.0 + 0.1 * normal(WIDTH)
     weights["model.norm.weight"] = 1.0 + 0.1 * normal(WIDTH)
-    weights[head] = 0.5 * normal(VOCABULARY if head == "lm_head.weight" else 1, WIDTH)
+    weights[head] = scale * normal(VOCABULARY if head == "lm_head.weight" else 1, WIDTH)
     return {name: float32(w) for name, w in weights.items()}
 
 

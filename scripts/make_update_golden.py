@@ -152,16 +152,22 @@ def train_dpo(folder, initial, updates):
     return {"actor": actor}, gradients
 
 
-def main():
-    random.manual_seed(20261129)
-    actor = random_model("lm_head.weight")
-    initial = {"actor": actor, "critic": random_model("score.weight"),
+def write_initial(folder, scale):
+    """Actor, critic and a reference that differs from the actor."""
+    actor = random_model("lm_head.weight", scale)
+    initial = {"actor": actor, "critic": random_model("score.weight", scale),
                "reference": {name: float32(w + 0.05 * normal(*w.shape)) for name, w in actor.items()}}
     for role, model in initial.items():
-        write_model(TARGET / role, model)
-        write_shape(TARGET / role)
+        write_model(folder / role, model)
+        write_shape(folder / role)
     tokenizer = (ROOT / "configs/demo/copy/model/tokenizer.json").read_text()
-    (TARGET / "actor/tokenizer.json").write_text(tokenizer)
+    (folder / "actor/tokenizer.json").write_text(tokenizer)
+    return initial
+
+
+def main():
+    random.manual_seed(20261129)
+    initial = write_initial(TARGET, 0.5)
     (TARGET / "prompts.jsonl").write_text(
         "".join(json.dumps({"prompt": prompt, "answer": prompt[:-1]}) + "\n" for prompt in PROMPTS))
     for name in ["grpo", "ppo"]:
@@ -169,6 +175,8 @@ def main():
         for role, model in models.items():
             write_model(TARGET / name / role, model)
     random.manual_seed(20261130)
+    # Gradients are compared to five digits, so the model must not amplify rounding: smaller weights.
+    initial = write_initial(TARGET / "three", 0.25)
     for name in ["grpo", "ppo", "dpo"]:
         folder = TARGET / "three" / name
         models, gradients = (train_dpo if name == "dpo" else train)(folder, initial, 3)

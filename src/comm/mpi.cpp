@@ -196,16 +196,6 @@ int MpiSession::rank() const {
   return rank;
 }
 
-int MpiSession::local_size() const {
-  MPI_Comm node = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
-            "MPI_Comm_split_type");
-  int size = 0;
-  check_mpi(MPI_Comm_size(node, &size), "MPI_Comm_size");
-  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
-  return size;
-}
-
 int MpiSession::size() const {
   int size = 0;
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "job/held_data.h"
+#include "job/program_steps.h"
 #include "job/static_check.h"
 #include "rpeg/base/error.h"
 
@@ -18,51 +19,6 @@ namespace {
 bool is_compute(InstructionKind kind) {
   return kind == InstructionKind::kGenerate || kind == InstructionKind::kInfer ||
          kind == InstructionKind::kTrain;
-}
-
-/// An instruction and the iteration for which it runs.
-struct Step {
-  std::size_t instruction = 0;
-  std::int64_t iteration = 0;
-};
-
-/// What a rank executes: the periods of its program, then the receives of weights that are still on
-/// their way.
-std::vector<Step> unroll(const Job& job, const RankSpec& rank, std::int64_t iterations) {
-  std::int64_t last_shift = 0;
-  std::int64_t last_delta = 0;
-  for (const Instruction& instruction : rank.program) {
-    last_shift = std::max(last_shift, instruction.shift);
-  }
-  for (const WeightTransfer& transfer : job.transfers) {
-    last_delta = std::max(last_delta, transfer.delta);
-  }
-  const auto receives = [&](const Instruction& instruction, std::int64_t iteration) {
-    const std::int64_t delta = job.transfers[static_cast<std::size_t>(instruction.transfer)].delta;
-    // The first iterations run on the initial weights.
-    return iteration >= delta && iteration < iterations + delta;
-  };
-  std::vector<Step> steps;
-  for (std::int64_t period = 0; period < iterations + last_shift; ++period) {
-    for (std::size_t i = 0; i < rank.program.size(); ++i) {
-      const Instruction& instruction = rank.program[i];
-      const std::int64_t iteration = period - instruction.shift;
-      if (iteration >= 0 && iteration < iterations &&
-          (instruction.kind != InstructionKind::kReceiveWeights ||
-           receives(instruction, iteration))) {
-        steps.push_back({i, iteration});
-      }
-    }
-  }
-  for (std::int64_t iteration = iterations; iteration < iterations + last_delta; ++iteration) {
-    for (std::size_t i = 0; i < rank.program.size(); ++i) {
-      if (rank.program[i].kind == InstructionKind::kReceiveWeights &&
-          receives(rank.program[i], iteration)) {
-        steps.push_back({i, iteration});
-      }
-    }
-  }
-  return steps;
 }
 
 /// A message on its way.
@@ -83,7 +39,7 @@ struct Group {
 using DataKey = std::tuple<std::int64_t, VertexId, Payload>;  // iteration, producer, what
 
 struct RankState {
-  std::vector<Step> steps;
+  std::vector<ProgramStep> steps;
   std::size_t at = 0;
   bool is_inside = false;  ///< of the computation at `at`, waiting for the others
   std::map<DataKey, HeldData> held;
@@ -112,6 +68,7 @@ class Machine {
         places_.back()[rank] = place_in_block(block, static_cast<int>(rank));
       }
     }
+    build_works();
     build_groups();
     build_ranks();
   }
@@ -140,6 +97,16 @@ class Machine {
  private:
   using Channel = std::tuple<int, int, int>;  // from, to, tag
 
+  void build_works() {
+    for (std::size_t v = 0; v < job_.graph.vertices.size(); ++v) {
+      const VertexId vertex{static_cast<std::int32_t>(v)};
+      works_.emplace_back();
+      for (int dp = 0; dp < block_of(job_, vertex).parallelism.dp; ++dp) {
+        works_.back().push_back(replica_work(job_, vertex, dp));
+      }
+    }
+  }
+
   void build_groups() {
     groups_.resize(job_.graph.vertices.size());
     inputs_.resize(job_.graph.vertices.size());
@@ -163,7 +130,7 @@ class Machine {
   void build_ranks() {
     for (const RankSpec& rank : job_.ranks) {
       RankState state;
-      state.steps = unroll(job_, rank, iterations_);
+      state.steps = unroll_program(job_, rank, iterations_);
       state.versions.assign(job_.copies.size(), 0);
       state.arrived.assign(job_.transfers.size(), 0);
       state.expected.assign(job_.transfers.size(), 0);
@@ -181,7 +148,7 @@ class Machine {
   std::vector<Input> find_inputs(std::size_t vertex, int replica) const {
     std::vector<Input> inputs;
     const VertexId id{static_cast<std::int32_t>(vertex)};
-    const ReplicaWork work = replica_work(job_, id, replica);
+    const ReplicaWork& work = works_[vertex][static_cast<std::size_t>(replica)];
     for (const Edge& edge : job_.graph.edges) {
       if (edge.to != id) {
         continue;
@@ -193,9 +160,8 @@ class Machine {
           continue;
         }
         const VertexId generation = find_vertex(job_.graph, fmt::format("g_pi.{}", stage));
-        for (int r = 0; r < block_of(job_, generation).parallelism.dp; ++r) {
-          ReplicaWork part = replica_work(job_, generation, r);
-          part.sequences = intersect(part.sequences, work.sequences);
+        for (const ReplicaWork& generated : works_[index(generation)]) {
+          ReplicaWork part{intersect(generated.sequences, work.sequences), generated.slots};
           if (!part.sequences.empty() && !part.slots.empty()) {
             inputs.push_back({edge.from, payload, std::move(part)});
           }
@@ -206,7 +172,9 @@ class Machine {
   }
 
   bool is_done(std::size_t rank) const { return ranks_[rank].at == ranks_[rank].steps.size(); }
-  const Step& current_step(std::size_t rank) const { return ranks_[rank].steps[ranks_[rank].at]; }
+  const ProgramStep& current_step(std::size_t rank) const {
+    return ranks_[rank].steps[ranks_[rank].at];
+  }
   const Instruction& current(std::size_t rank) const {
     return job_.ranks[rank].program[current_step(rank).instruction];
   }
@@ -221,6 +189,11 @@ class Machine {
 
   const BlockPlace& place_of(std::size_t rank, VertexId vertex) const {
     return *places_[static_cast<std::size_t>(job_.vertex_block[index(vertex)])][rank];
+  }
+  /// Leaders hold the data of their replicas.
+  bool is_leader(std::size_t rank, VertexId vertex) const {
+    const BlockPlace& place = place_of(rank, vertex);
+    return place.pp == 0 && place.tp == 0;
   }
   Group& group_of(std::size_t rank, VertexId vertex) {
     auto& groups = groups_[index(vertex)];
@@ -295,7 +268,10 @@ class Machine {
       check_readers(rank, job_.copies[copy], iteration);
       ++state.versions[copy];
     }
-    for (const Payload payload : produced_payloads(job_.graph, instruction.vertex)) {
+    const std::vector<Payload> made = is_leader(rank, instruction.vertex)
+                                          ? produced_payloads(job_.graph, instruction.vertex)
+                                          : std::vector<Payload>{};
+    for (const Payload payload : made) {
       const bool is_cut = vertex.stage > 0;
       add_data(
           &state.held[{iteration, instruction.vertex, payload}],
@@ -323,10 +299,10 @@ class Machine {
 
   void check_inputs(std::size_t rank) {
     const VertexId vertex = current(rank).vertex;
-    const BlockPlace& place = place_of(rank, vertex);
-    if (place.pp != 0 || place.tp != 0) {
+    if (!is_leader(rank, vertex)) {
       return;  // its leader has them
     }
+    const BlockPlace& place = place_of(rank, vertex);
     const std::int64_t iteration = current_step(rank).iteration;
     for (const Input& input : inputs_[index(vertex)][static_cast<std::size_t>(place.dp)]) {
       if (!covers(ranks_[rank].held[{iteration, input.producer, input.payload}], input.work)) {
@@ -363,7 +339,7 @@ class Machine {
 
   void send(std::size_t rank) {
     const Instruction& instruction = current(rank);
-    const Step& step = current_step(rank);
+    const ProgramStep& step = current_step(rank);
     RankState& state = ranks_[rank];
     if (instruction.kind == InstructionKind::kSend) {
       const HeldData& held = state.held[{step.iteration, instruction.vertex, instruction.payload}];
@@ -398,7 +374,7 @@ class Machine {
 
   bool receive(std::size_t rank) {
     const Instruction& instruction = current(rank);
-    const Step& step = current_step(rank);
+    const ProgramStep& step = current_step(rank);
     const bool brings_weights = instruction.kind == InstructionKind::kReceiveWeights;
     const std::int64_t delta = brings_weights ? transfer_of(instruction).delta : 0;
     const auto found = channels_.find({instruction.peer, static_cast<int>(rank), instruction.tag});
@@ -503,6 +479,7 @@ class Machine {
   std::int64_t iterations_;
   const std::vector<std::int64_t>& most_in_flight_;
   std::vector<std::vector<std::optional<BlockPlace>>> places_;  // by block, rank
+  std::vector<std::vector<ReplicaWork>> works_;                 // by vertex, replica
   std::vector<std::vector<Group>> groups_;                      // by vertex: one, or by replica
   std::vector<std::vector<std::vector<Input>>> inputs_;         // by vertex, replica
   std::vector<RankState> ranks_;

@@ -1,5 +1,6 @@
 #include "rpeg/job/tasks.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace rpeg {
@@ -25,6 +26,16 @@ std::vector<std::string> task_names(const Job& job) {
     names.push_back(transfer_name(job.graph, transfer));
   }
   return names;
+}
+
+bool records_sequences(const Job& job, const Instruction& instruction) {
+  if (instruction.kind == InstructionKind::kGenerate) {
+    return true;
+  }
+  const bool generates = std::ranges::any_of(
+      job.graph.vertices, [](const Vertex& vertex) { return vertex.op == Op::kGenerate; });
+  return !generates && instruction.kind == InstructionKind::kInfer &&
+         job.graph.vertices[index(instruction.vertex)].op == Op::kInferReference;
 }
 
 double predicted_task_s(const Job& job, const std::string& task) {

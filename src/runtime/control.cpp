@@ -73,21 +73,21 @@ void RunControl::finish(std::int64_t iteration, Report mine) {
   }
   own_.emplace(iteration, std::move(mine));
   group_.set_context(fmt::format("the end of iteration {}", iteration));
-  collect(lead_ == 1);
+  collect(lead_ == 1 ? iteration : iteration - lead_);
   give_word(iteration + lead_);
 }
 
 void RunControl::drain() {
   if (group_.rank() == 0) {
     group_.set_context("the end of the last iteration");
-    collect(true);
+    collect(planned_);
   }
 }
 
 // Merged in rank order, whoever was first.
-void RunControl::collect(bool wait) {
+void RunControl::collect(std::int64_t needed) {
   for (auto own = own_.find(next_report_); own != own_.end(); own = own_.find(next_report_)) {
-    for (int rank = 1; rank < group_.size() && !wait; ++rank) {
+    for (int rank = 1; rank < group_.size() && next_report_ > needed; ++rank) {
       if (!group_.ready(rank, kReportTag)) {
         return;
       }

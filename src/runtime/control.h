@@ -21,7 +21,8 @@ std::int64_t control_lead(const Job& job);
 /// it sends every rank the word for iteration i + lead, go on or stop. Reports travel to rank 0 as
 /// messages; it takes them in iteration order, when those of all ranks are there. With lead 1 rank
 /// 0 waits for them before it gives the word, so that a stop ends the run with the iteration in
-/// which any rank asked for it.
+/// which any rank asked for it; otherwise it waits for those of iteration i − lead, and so never
+/// runs far ahead of the others either.
 class RunControl {
  public:
   /// Rank 0 calls `on_total` with the reports of all ranks together, in iteration order.
@@ -49,7 +50,8 @@ class RunControl {
   bool stopped() const { return stopped_; }
 
  private:
-  void collect(bool wait);
+  /// Merges the reports that are there, and waits for those of iterations up to `needed`.
+  void collect(std::int64_t needed);
   void give_word(std::int64_t iteration);
 
   struct Word {

@@ -45,7 +45,8 @@ std::string iteration_axis(std::int64_t first, std::int64_t last, std::size_t wi
 }  // namespace
 
 std::string reward_curve(const std::vector<IterationMetrics>& iterations, int columns, int rows) {
-  if (iterations.empty() || columns < 1 || rows < 1) {
+  // Given preference pairs have no rewards.
+  if (iterations.empty() || columns < 1 || rows < 1 || std::isnan(iterations.front().reward_mean)) {
     return "";
   }
   const std::vector<double> means = column_means(iterations, columns);

@@ -6,6 +6,7 @@
 
 #include "rpeg/base/error.h"
 #include "rpeg/job/tasks.h"
+#include "runtime/evaluation.h"
 #include "runtime/generation.h"
 #include "runtime/inference.h"
 #include "runtime/iteration.h"
@@ -135,9 +136,10 @@ void count_time(Report& report,
   }
 }
 
-/// The sequences that a generation instruction finished.
+/// The sequences that an instruction was about, with their lengths.
 TracedRollouts rollout_record(const RankContext& context,
-                              const Generated& generated,
+                              std::span<const std::int64_t> sequences,
+                              double verifier_s,
                               std::int64_t iteration,
                               std::size_t position) {
   const IterationData& data = context.data.at(iteration);
@@ -145,8 +147,8 @@ TracedRollouts rollout_record(const RankContext& context,
                         .rank = context.world.rank(),
                         .instruction = static_cast<std::int32_t>(position),
                         .sequences = {},
-                        .verifier_s = generated.verifier_s};
-  for (const std::int64_t s : generated.sequences) {
+                        .verifier_s = verifier_s};
+  for (const std::int64_t s : sequences) {
     record.sequences.push_back(
         {.sequence = s,
          .prompt_tokens = static_cast<std::int64_t>(context.prompt(data, s).tokens.size()),
@@ -286,9 +288,15 @@ class Walk {
                    .version = effect.version,
                    .written = effect.written,
                    .waited_s = start_s - reached_s});
-      if (instruction.kind == InstructionKind::kGenerate &&
+      if (records_sequences(context_.job, instruction) &&
           context_.groups_of(instruction.vertex).is_leader()) {
-        trace_->add(rollout_record(context_, effect.generated, iteration, position));
+        const bool generates = instruction.kind == InstructionKind::kGenerate;
+        trace_->add(rollout_record(
+            context_,
+            generates ? effect.generated.sequences : context_.sequences(instruction, iteration),
+            effect.generated.verifier_s,
+            iteration,
+            position));
       }
     }
   }

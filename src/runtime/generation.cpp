@@ -8,23 +8,10 @@
 
 #include "rpeg/base/error.h"
 #include "rpeg/data/verifier.h"
-#include "rpeg/plan/plan.h"
+#include "runtime/evaluation.h"
 
 namespace rpeg {
 namespace {
-
-SamplingOptions sampling_options(const RankContext& context, std::int64_t iteration) {
-  const SamplingConfig& config = context.job.config.sampling;
-  SamplingOptions options;
-  options.temperature = config.temperature;
-  options.top_p = config.top_p;
-  options.top_k = config.top_k;
-  options.max_new_tokens = context.job.inputs.workload.generation_length;
-  options.stop_tokens = context.stop_tokens;
-  options.seed = context.job.seed;
-  options.iteration = iteration;
-  return options;
-}
 
 /// Runs the model; it knows what is wrong (logits that are not finite), not which vertex it runs
 /// for.
@@ -98,12 +85,6 @@ const RolloutRecord& replayed(const RankContext& context,
   return found->second;
 }
 
-/// Text of a response, without the stop token that ended it.
-std::string response_text(const RankContext& context, const GenerationResult& result) {
-  std::span<const std::int32_t> tokens(result.tokens);
-  return context.tokenizer.decode(result.stopped ? tokens.first(tokens.size() - 1) : tokens);
-}
-
 void count(const RankContext& context,
            Report& report,
            const RolloutRecord& record,
@@ -125,11 +106,14 @@ void start_generation(RankContext& context,
                       GenerationState& state) {
   state.sequences = sequence_list(instruction.sequences);
   if (!context.replay.empty()) {
-    const auto key = [&](std::int64_t s) {
-      return std::pair(replayed(context, iteration, s).rollout.tokens.size(), s);
-    };
-    state.ending_order = state.sequences;
-    std::ranges::sort(state.ending_order, {}, key);
+    std::vector<std::pair<std::size_t, std::int64_t>> by_length;
+    for (const std::int64_t s : state.sequences) {
+      by_length.emplace_back(replayed(context, iteration, s).rollout.tokens.size(), s);
+    }
+    std::ranges::sort(by_length);
+    for (const auto& [length, s] : by_length) {
+      state.ending_order.push_back(s);
+    }
     return;
   }
   const IterationData& data = context.data.at(iteration);
@@ -235,60 +219,24 @@ std::int64_t ending_count(const RankContext& context, const Instruction& instruc
                                                       : sequence_count(instruction.sequences);
 }
 
-/// The greedy rewards of the part of data.eval that replica `place.dp` has.
-void evaluate_part(const RankContext& context,
-                   VertexId vertex,
-                   const BlockGroups& groups,
-                   Report& report) {
-  const Model<float> model = context.model(vertex).model();
-  SamplingOptions options = sampling_options(context, 0);
-  options.greedy = true;
-  const int replicas = groups.parallelism.dp;
-  const auto [first, last] = replica_sequences(
-      static_cast<std::int64_t>(context.eval_prompts.size()), replicas, groups.place.dp);
-  // As many sequences at a time as generation has on one replica: no more memory than that.
-  const std::int64_t batch = (context.job.inputs.workload.sequences() + replicas - 1) / replicas;
-  for (std::int64_t begin = first; begin < last; begin += batch) {
-    const std::int64_t end = std::min(last, begin + batch);
-    std::vector<GenerationRequest> requests;
-    for (std::int64_t i = begin; i < end; ++i) {
-      requests.push_back({context.eval_prompts[static_cast<std::size_t>(i)].tokens, i, 0});
-    }
-    const auto results = generate(model, requests, options);
-    if (!groups.is_leader()) {
-      continue;
-    }
-    std::vector<std::string> texts;
-    std::vector<VerifierInput> inputs;
-    texts.reserve(results.size());  // inputs look into them
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      const Prompt& prompt = context.eval_prompts[static_cast<std::size_t>(begin) + i];
-      texts.push_back(response_text(context, results[i]));
-      inputs.push_back({prompt.text, texts.back(), prompt.answer, results[i].stopped});
-    }
-    for (const double reward : verify_batch(context.job.config.verifier, inputs)) {
-      report[Sum::kEvalReward] += reward;
-      report[Sum::kEvalSequences] += 1.0;
-    }
-  }
-}
-
 }  // namespace
 
-bool evaluation_due(const RankContext& context, std::int64_t iteration) {
-  const std::int64_t every = context.job.config.data.eval_every;
-  return !context.eval_prompts.empty() && every > 0 && iteration > 0 && iteration % every == 0;
+SamplingOptions sampling_options(const RankContext& context, std::int64_t iteration) {
+  const SamplingConfig& config = context.job.config.sampling;
+  SamplingOptions options;
+  options.temperature = config.temperature;
+  options.top_p = config.top_p;
+  options.top_k = config.top_k;
+  options.max_new_tokens = context.job.inputs.workload.generation_length;
+  options.stop_tokens = context.stop_tokens;
+  options.seed = context.job.seed;
+  options.iteration = iteration;
+  return options;
 }
 
-void evaluate_into(RankContext& context, Report& report) {
-  const auto& vertices = context.job.graph.vertices;
-  const auto first = std::ranges::find(vertices, Op::kGenerate, &Vertex::op);
-  check(first != vertices.end(), "evaluation without generation");
-  const VertexId vertex{static_cast<std::int32_t>(first - vertices.begin())};
-  const auto groups = context.groups.find(context.job.vertex_block[index(vertex)]);
-  if (groups != context.groups.end()) {
-    evaluate_part(context, vertex, groups->second, report);
-  }
+std::string response_text(const RankContext& context, const GenerationResult& result) {
+  std::span<const std::int32_t> tokens(result.tokens);
+  return context.tokenizer.decode(result.stopped ? tokens.first(tokens.size() - 1) : tokens);
 }
 
 Generated generate_sequences(RankContext& context,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "runtime/context.h"
@@ -21,11 +22,10 @@ Generated generate_sequences(RankContext& context,
                              const Instruction& instruction,
                              std::int64_t iteration);
 
-/// Whether the greedy reward on data.eval is measured before the generation of `iteration`.
-bool evaluation_due(const RankContext& context, std::int64_t iteration);
+/// How the job samples in an iteration.
+SamplingOptions sampling_options(const RankContext& context, std::int64_t iteration);
 
-/// Adds the greedy reward on data.eval under the generation's present weights to `report`. The
-/// replicas share the prompts. Called on all ranks; those that do not generate add nothing.
-void evaluate_into(RankContext& context, Report& report);
+/// Text of a response, without the stop token that ended it.
+std::string response_text(const RankContext& context, const GenerationResult& result);
 
 }  // namespace rpeg

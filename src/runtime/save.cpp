@@ -74,11 +74,7 @@ void write_head(const RankContext& context,
   const JobConfig& config = context.job.config;
   const ParameterLayout layout = build_parameter_layout(spec, head);
   std::vector<float> part(static_cast<std::size_t>(layout.total));
-  for (const ParameterTensor& tensor : layout.tensors) {
-    const ParameterTensor* source = find_tensor(whole, tensor.name);
-    check(source != nullptr, fmt::format("the trained model has no {}", tensor.name));
-    std::ranges::copy(values_of(weights, *source), part.begin() + tensor.offset);
-  }
+  copy_parameters(whole, weights, layout, part);
   save_hf_directory(config.runtime.save_dir / to_string(role),
                     spec,
                     layout,

@@ -207,7 +207,8 @@ std::string summary_text(const Job& job, const RunSummary& summary) {
   writer.field("ranks", static_cast<std::int64_t>(job.ranks.size()));
   writer.field("iterations", static_cast<std::int64_t>(summary.iterations.size()));
   writer.field("stopped_early", summary.stopped);
-  if (!summary.iterations.empty()) {
+  if (!summary.iterations.empty() &&
+      !std::isnan(summary.iterations.front().reward_mean)) {  // pairs have none
     writer.field("first_reward", summary.iterations.front().reward_mean);
     writer.field("last_reward", summary.iterations.back().reward_mean);
   }

@@ -20,6 +20,26 @@ const ModelSource& source_of(const JobConfig& config, ModelRole role) {
   return own->init_from.has_value() ? source_of(config, *own->init_from) : *own;
 }
 
+/// Of a trunk that actor and critic share, the scalar head of the critic's own source: it may go on
+/// from a critic that was trained on such a trunk.
+void load_shared_head(const Job& job, HeldModel& held) {
+  const auto& critic = job.config.models[static_cast<std::size_t>(ModelRole::kCritic)];
+  const bool has_own = critic.has_value() && !critic->init_from.has_value();
+  if (!has_own || critic->random_init || !held.layout.shard.has_head) {
+    return;
+  }
+  const ParameterLayout layout =
+      build_parameter_layout(held.spec, Head::kScalar, held.layout.shard);
+  std::vector<float> weights(static_cast<std::size_t>(layout.total));
+  load_parameters(critic->path, layout, weights, MissingScalarHead::kZero);
+  const auto is_head = [](const ParameterTensor& tensor) { return tensor.name == "score.weight"; };
+  const auto from = std::ranges::find_if(layout.tensors, is_head);
+  const auto to = std::ranges::find_if(held.layout.tensors, is_head);
+  check(from != layout.tensors.end() && to != held.layout.tensors.end(),
+        "a last stage without a scalar head");
+  std::copy_n(weights.begin() + from->offset, from->count, held.weights.begin() + to->offset);
+}
+
 /// The weights before the first update. Streams of the random initialisation and tensors of a file
 /// go by name, so a critic's source may be an actor: it takes the trunk and a zero head.
 HeldModel initial_model(const Job& job, const WeightCopy& copy, int rank) {
@@ -33,7 +53,13 @@ HeldModel initial_model(const Job& job, const WeightCopy& copy, int rank) {
   if (source.random_init) {
     initialise_parameters(held.spec, held.layout, source.seed, held.weights);
   } else {
-    load_parameters(source.path, held.layout, held.weights);
+    // A reward model without its head would reward at random.
+    const auto missing =
+        copy.model == ModelRole::kReward ? MissingScalarHead::kError : MissingScalarHead::kZero;
+    load_parameters(source.path, held.layout, held.weights, missing);
+  }
+  if (copy.head == Head::kBoth) {
+    load_shared_head(job, held);
   }
   return held;
 }

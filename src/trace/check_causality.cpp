@@ -48,7 +48,7 @@ void check_group(CheckContext& context,
   std::vector<const TraceEvent*> events;
   for (const Member& member : members) {
     const Instruction& step = context.program(member.rank)[member.instruction];
-    const bool works = !step.sequences.empty() || !step.slots.empty();
+    const bool works = has_slots(context.job, step) ? !step.slots.empty() : !step.sequences.empty();
     const TraceEvent* event = context.event(member.rank, member.instruction, iteration);
     if (works && event != nullptr) {
       events.push_back(event);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "rpeg/job/tasks.h"
 #include "trace/check_context.h"
 
 namespace rpeg {
@@ -43,18 +44,19 @@ void file_rollouts(CheckContext& context, int rank) {
 /// The leaders of the replicas record what they finish, nobody else does.
 bool is_recording(const CheckContext& context, int rank, const Instruction& instruction) {
   const std::vector<int> leaders = vertex_leaders(context.job, instruction.vertex);
-  return instruction.kind == InstructionKind::kGenerate &&
+  return records_sequences(context.job, instruction) &&
          std::find(leaders.begin(), leaders.end(), rank) != leaders.end();
 }
 
 /// Adds the sequences of a record to those of its iteration.
 void take_sequences(CheckContext& context, const TracedRollouts& record) {
-  const WorkloadSpec& workload = context.job.inputs.workload;
+  const std::int64_t count = job_sequences(context.job.inputs);
+  const std::int64_t longest = context.job.inputs.workload.generation_length;
   auto& known = context.sequences[static_cast<std::size_t>(record.iteration - context.first)];
   for (const TracedSequence& sequence : record.sequences) {
-    const bool is_possible = sequence.sequence >= 0 && sequence.sequence < workload.sequences() &&
+    const bool is_possible = sequence.sequence >= 0 && sequence.sequence < count &&
                              sequence.prompt_tokens >= 1 && sequence.response_tokens >= 1 &&
-                             sequence.response_tokens <= workload.generation_length;
+                             sequence.response_tokens <= longest;
     if (!is_possible) {
       context.add("rollouts",
                   fmt::format("{}: sequence {} with {} prompt and {} response tokens; the job has "
@@ -63,12 +65,12 @@ void take_sequences(CheckContext& context, const TracedRollouts& record) {
                               sequence.sequence,
                               sequence.prompt_tokens,
                               sequence.response_tokens,
-                              workload.sequences(),
-                              workload.generation_length));
+                              count,
+                              longest));
     }
     if (!known.emplace(sequence.sequence, sequence).second) {
       context.add("rollouts",
-                  fmt::format("{}: sequence {} was generated twice in the iteration",
+                  fmt::format("{}: sequence {} is recorded twice in the iteration",
                               record_text(record),
                               sequence.sequence));
     }
@@ -114,8 +116,8 @@ void check_rank(CheckContext& context, int rank) {
                                 rank,
                                 i,
                                 iteration,
-                                records ? "there is no record of what it generated"
-                                        : "a record of rollouts that it does not make"));
+                                records ? "there is no record of its sequences"
+                                        : "a record of sequences that is not its own"));
       } else if (record != nullptr) {
         check_record(context, program[i], *record);
         take_sequences(context, *record);

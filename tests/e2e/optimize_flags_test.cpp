@@ -305,6 +305,27 @@ TEST_F(Flags, CheckedScoresGiveTheSamePlan) {
   EXPECT_EQ(content("--check-scores"), content(""));
 }
 
+/// Factors of every class: the plan that was observed is predicted to take what it took.
+TEST_F(Flags, ObservedFactorsScalePredictionsAndTheSearch) {
+  search("--opt-plan plan.yaml");
+  const double plain_s = load_plan_file(directory_ / "plan.yaml").predicted.iteration_time_s;
+  std::string observed =
+      "schema: rpeg-observed/1\nunits: si\n"
+      "iteration_time: {predicted: 1, measured: 2.5}\nobserved:\n";
+  for (const std::string& work : {"generate", "infer", "train", "transfer"}) {
+    observed += "  " + work + ": {g: {factor: 2.5, samples: 4}}\n";
+  }
+  write_file_atomic(directory_ / "observed.yaml", observed);
+  // Everything is slower by one factor: the same plan is the best one, and takes 2.5 times as long.
+  search("--observed observed.yaml --check-scores --start plan.yaml --opt-plan again.yaml");
+  const PlanFile again = load_plan_file(directory_ / "again.yaml");
+  EXPECT_NEAR(again.predicted.iteration_time_s, 2.5 * plain_s, 1e-3 * plain_s);
+  EXPECT_LE(again.predicted.lower_bound_s, again.predicted.iteration_time_s * (1 + 1e-9));
+  EXPECT_NE(run("--evaluate plan.yaml").output,
+            run("--observed observed.yaml --evaluate plan.yaml").output);
+  expect_refusal("--config workload.yaml --observed absent.yaml", "absent.yaml");
+}
+
 TEST_F(Flags, LengthsReplaceTheQuantiles) {
   std::string lines;
   for (int i = 1; i <= 100; ++i) lines += std::to_string(i) + "\n";

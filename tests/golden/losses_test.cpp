@@ -270,7 +270,8 @@ TEST_F(Recorded, ValueLoss) {
   const json& expected = golden_.at("value_loss");
   const LossNormaliser normaliser{tokens(), 4.0, 5.0};
   const auto loss = [&](double clip) {
-    return value_loss(values, old_values, returns, normaliser, clip);
+    return value_loss(
+        values, old_values, returns, normaliser, clip, Aggregation::kTokenMean, starts_);
   };
   const double count = tokens() + kForeignEpsilon;  // of verl's clip fraction, not of its loss
   EXPECT_NEAR(loss(0.2).loss, expected.at("clip0p2").get<double>(), kTolerance);

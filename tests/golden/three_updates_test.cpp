@@ -35,7 +35,8 @@ constexpr double kChangeTolerance = 1e-3;    // relative L2
 
 JobConfig config_of(Algorithm algorithm) {
   WorkloadConfig inputs;
-  inputs.models[static_cast<std::size_t>(ModelRole::kActor)] = load_hf_config(kData / "actor");
+  inputs.models[static_cast<std::size_t>(ModelRole::kActor)] =
+      load_hf_config(kData / "three/actor");
   inputs.policy.algorithm = algorithm;
   inputs.policy.reward = RewardSource::kVerifier;
   std::vector<std::string> warnings;
@@ -107,10 +108,10 @@ class Trained {
   Trained(ModelRole role, const fs::path& recorded, double learning_rate, const TrainConfig& train)
       : role_(role),
         recorded_(recorded),
-        spec_(load_hf_config(kData / to_string(role))),
+        spec_(load_hf_config(kData / "three" / to_string(role))),
         layout_(build_parameter_layout(
             spec_, role == ModelRole::kCritic ? Head::kScalar : Head::kLanguageModel)),
-        initial_(load(kData / to_string(role))),
+        initial_(load(kData / "three" / to_string(role))),
         weights_(initial_),
         gradient_(initial_.size()),
         grad_clip_(train.grad_clip),

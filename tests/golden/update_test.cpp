@@ -98,7 +98,7 @@ void expect_weights(const fs::path& actual_dir, const fs::path& expected_dir, Mo
 
 void expect_change(const fs::path& actual_dir, const fs::path& expected_dir, ModelRole role) {
   const auto expected = weights_in(expected_dir / to_string(role), role);
-  const auto initial = weights_in(kData / to_string(role), role);
+  const auto initial = weights_in(kData / "three" / to_string(role), role);
   const auto actual = weights_in(actual_dir / to_string(role), role);
   double difference = 0.0;
   double norm = 0.0;

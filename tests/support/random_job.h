@@ -2,18 +2,26 @@
 
 #include "job/programs.h"
 #include "rpeg/job/compile.h"
+#include "rpeg/search/evaluation.h"
 #include "support/planning.h"
+#include "support/random_config.h"
 #include "support/random_plan.h"
+#include "support/tiny_job.h"
 
-// Compiled jobs with random plans; they need no files.
+// Jobs with random plans; they need no files.
 
 namespace rpeg::test {
 
-/// The programs of a plan. Throws what `check_programs` throws.
-inline Job job_of(const WorkloadConfig& inputs, const Plan& plan) {
+/// The programs of a plan, in the order that the simulator finds, with its predictions.
+inline Job job_of(const WorkloadConfig& inputs,
+                  const Plan& plan,
+                  const HardwareProfile& profile = small_hardware()) {
+  const PlanFile file = make_plan_file(evaluate_plan(plan, inputs, profile), inputs);
   Job job;
   job.inputs = inputs;
   job.plan = plan;
+  job.schedule = file.schedule;
+  job.predicted = file.predicted;
   job.plan_digest = "digest-of-the-plan";
   job.config.train.minibatches = inputs.policy.minibatches;
   job.seed = inputs.seed;
@@ -23,18 +31,66 @@ inline Job job_of(const WorkloadConfig& inputs, const Plan& plan) {
   return job;
 }
 
-/// PPO or GRPO with a verifier on any blocks of two nodes of four GPUs.
-inline Job random_job(Rng& rng) {
-  WorkloadConfig inputs = small_ppo(1, 2, 4);
-  if (rng.below(2) == 0) inputs.policy.algorithm = Algorithm::kGrpo;
-  inputs.policy.reward = RewardSource::kVerifier;
-  inputs.policy.recompute_logprobs = rng.below(3) == 0;
+/// PPO, GRPO, DPO offline or online on two nodes of two GPUs, with a reward model or a verifier.
+inline WorkloadConfig random_job_inputs(Rng& rng) {
+  WorkloadConfig inputs = small_ppo(1, 2, 2);
+  inputs.workload.gen_quantiles = {{0.5, 8.0}, {0.8, 20.0}, {1.0, 32.0}};
   inputs.policy.minibatches = 1 + rng.below(2);
-  Plan plan;
-  for (const Vertex& vertex : build_graph(inputs.policy, plan.structure).vertices) {
-    plan.vertices.push_back(random_vertex_plan(vertex, inputs, rng));
+  if (rng.below(2) == 0) inputs.policy.reward = RewardSource::kVerifier;
+  switch (rng.below(4)) {
+    case 0:
+      inputs.policy.algorithm = Algorithm::kDpo;
+      inputs.policy.dpo_mode = rng.below(2) == 0 ? DpoMode::kOffline : DpoMode::kOnline;
+      break;
+    case 1:
+      inputs.policy.algorithm = Algorithm::kGrpo;
+      inputs.policy.recompute_logprobs = rng.below(2) == 0;
+      break;
+    default:
+      inputs.policy.recompute_logprobs = rng.below(3) == 0;
+      break;
   }
-  return job_of(inputs, plan);
+  return inputs;
+}
+
+/// A job with any plan: blocks, splits, staleness, a shared trunk, cuts.
+inline Job random_job(Rng& rng) {
+  const WorkloadConfig inputs = random_job_inputs(rng);
+  Plan plan;
+  while (true) {
+    change_plan(&plan, inputs, rng);
+    const Graph graph = build_graph(inputs.policy, plan.structure);
+    if (find_violations(plan, graph, inputs).empty()) return job_of(inputs, plan);
+  }
+}
+
+/// A random job of small models on up to 24 devices: any algorithm, structure, split, placement and
+/// staleness, scheduled by the simulator or (every fourth) in graph order.
+inline PlanFile random_small_plan(Rng& rng) {
+  WorkloadConfig config = random_workload_config(rng);
+  config.hardware = {};
+  config.hardware.racks = random_int(1, 2, rng);
+  config.hardware.nodes_per_rack = random_int(1, 3, rng);
+  config.hardware.gpus_per_node = random_int(1, 4, rng);
+  config.optimizer.max_tp.reset();
+  config.optimizer.max_pp.reset();
+  config.optimizer.zero_stage = 1;
+  config.workload.batch_size = config.policy.minibatches * random_int(1, 8, rng);
+  ModelSpec model = small_model();
+  model.num_kv_heads = 1 << rng.below(3);
+  model.layers = random_int(1, 5, rng);
+  model.vocab_size = random_int(200, 300, rng);
+  model.tied_embeddings = rng.below(2) == 0;
+  for (auto& role : config.models) {
+    if (role) role = model;
+  }
+  if (config.policy.algorithm == Algorithm::kPpo) {
+    config.models[static_cast<std::size_t>(ModelRole::kCritic)] = model;
+  }
+  const Plan plan = random_plan(&config, rng);
+  PlanFile file = make_plan_file(evaluate_plan(plan, config, small_hardware()), config);
+  if (rng.below(4) == 0) file.schedule.clear();
+  return file;
 }
 
 }  // namespace rpeg::test

@@ -194,7 +194,7 @@ class Machine {
     }
     const double start_s = trains ? all_there_s : mine.now_s;
     finish(event, start_s, all_there_s + duration_s(options_.longest_compute_s));
-    if (instruction.kind == InstructionKind::kGenerate) {
+    if (records_sequences(job_, instruction)) {
       record(rank, step);
     }
   }
@@ -217,8 +217,7 @@ class Machine {
     }
     const std::int32_t stage = job_.graph.vertices[index(instruction.vertex)].stage;
     std::vector<TracedSequence> ending;
-    for (const SequenceRange& range : owned_sequences(
-             Op::kGenerate, job_.inputs.workload.sequences(), 1, block.parallelism.dp, place.dp)) {
+    for (const SequenceRange& range : instruction.sequences) {
       for (std::int64_t s = range.first; s < range.last; ++s) {
         ending.push_back({s, 3, tokens_of(step.iteration, s)});
       }
@@ -254,7 +253,7 @@ class Machine {
                                  [&](const auto& r) { return value >= r.first && value < r.last; });
     };
     if (stage == 0) {
-      for (std::int64_t s = 0; s < job_.inputs.workload.sequences(); ++s) {
+      for (std::int64_t s = 0; s < job_sequences(job_.inputs); ++s) {
         if (is_inside(instruction.sequences, s)) {
           add(lengths_.at({iteration, s}));
         }

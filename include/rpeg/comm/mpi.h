@@ -25,8 +25,6 @@ class MpiSession {
   std::unique_ptr<Comm> world(std::size_t piece_bytes = kLargestPieceBytes);
   int rank() const;
   int size() const;
-  /// Ranks on this machine, this one included. Entered by all ranks, before `world`.
-  int local_size() const;
   /// Ends every rank of the job at once with this exit code; never returns. For an error on one
   /// rank while others may wait in a collective.
   [[noreturn]] void abort(int code);

@@ -4,9 +4,9 @@
 
 namespace rpeg::cpu {
 
-/// Sets how many threads a matrix product of this process may use; 1 until set. All other kernels
-/// run on the calling thread. The bits of a product may depend on the number of threads (a long sum
-/// is cut among them), never on their timing.
+/// Sets how many threads a large float product of this process may use; 1 until set. All other
+/// kernels run on the calling thread. The bits of a product may depend on the number of threads
+/// (which part of it is computed in which way), never on their timing.
 void set_kernel_threads(int threads);
 int kernel_threads();
 

@@ -90,7 +90,7 @@ ValueLoss value_loss(std::span<const double> values,
                      std::span<const double> returns,
                      const LossNormaliser& normaliser,
                      double clip,
-                     Aggregation aggregation = Aggregation::kTokenMean,
-                     std::span<const std::int64_t> starts = {});
+                     Aggregation aggregation,
+                     std::span<const std::int64_t> starts);
 
 }  // namespace rpeg

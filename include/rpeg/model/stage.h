@@ -31,8 +31,7 @@ std::span<const T> stage_forward(const Model<T>& model,
 /// Adds to `gradient` (layout->total) that of the stage's layers and embedding, given the
 /// derivative by what stage_forward returned, `d_output` (T, h); `activations` are that call's.
 /// Returns the derivative by `input` (T, h), in activations.scratch, empty on the first stage.
-/// Tensors with a
-/// `gradient_sum` still hold this rank's part: see `sum_shared_gradients`.
+/// Tensors with a `gradient_sum` still hold this rank's part: see `sum_shared_gradients`.
 template <typename T>
 std::span<const T> stage_backward(const Model<T>& model,
                                   const PackedBatch& batch,

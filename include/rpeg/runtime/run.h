@@ -106,7 +106,7 @@ RunSummary run_job(const Job& job, Comm& world, const RunOptions& options);
 void run_together(Comm& comm, const std::function<void()>& body);
 
 /// The reward curve as text for a terminal: `rows` lines of block characters, the mean of each
-/// column's iterations, with axis labels.
+/// column's iterations, with axis labels. Empty when there are no rewards.
 std::string reward_curve(const std::vector<IterationMetrics>& iterations, int columns, int rows);
 
 }  // namespace rpeg

@@ -14,6 +14,16 @@ namespace {
 // Measured (tests/bench/linear_bench.cpp): below this many multiplications the call costs more than
 // the better kernel gains.
 constexpr std::int64_t kLeastWork = 8192;
+// Below this many (some 300 us on one core) further threads gain little, and threads that wait for
+// each other lose milliseconds where something else runs on their core.
+constexpr std::int64_t kLeastParallelWork = std::int64_t{1} << 24;
+
+/// OpenMP keeps the number of threads for each calling thread.
+void set_openmp_threads(int threads) {
+  if (omp_get_max_threads() != threads) {
+    omp_set_num_threads(threads);
+  }
+}
 
 }  // namespace
 
@@ -21,13 +31,11 @@ constexpr std::int64_t kLeastWork = 8192;
 // transposed beforehand it is as fast as a primitive that lays them out itself.
 bool library_gemm(const Gemm& gemm, const float* a, const float* b, float* c) {
   const bool is_vector = std::min({gemm.m, gemm.n, gemm.k}) <= 1;
-  if (is_vector || gemm.m * gemm.n * gemm.k < kLeastWork) {
+  const std::int64_t work = gemm.m * gemm.n * gemm.k;
+  if (is_vector || work < kLeastWork) {
     return false;
   }
-  // OpenMP keeps this number for each calling thread.
-  if (omp_get_max_threads() != kernel_threads()) {
-    omp_set_num_threads(kernel_threads());
-  }
+  set_openmp_threads(work < kLeastParallelWork ? 1 : kernel_threads());
   const dnnl_status_t status = dnnl_sgemm(gemm.transpose_a ? 'T' : 'N',
                                           gemm.transpose_b ? 'T' : 'N',
                                           gemm.m,

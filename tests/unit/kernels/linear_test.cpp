@@ -133,7 +133,7 @@ TEST(Linear, EqualInputsGiveEqualBits) {
 }
 
 TEST(Linear, TwoThreadsComputeTheSame) {
-  const LinearShape shape{96, 160, 256};
+  const LinearShape shape{256, 256, 256};
   const Layer<float> layer{shape};
   std::vector<float> one(static_cast<std::size_t>(shape.rows * shape.out));
   linear_forward(shape, layer.x.data(), layer.w.data(), one.data());

@@ -291,16 +291,17 @@ TEST(PolicyLoss, RefusesBrokenInputs) {
 TEST(ValueLoss, MatchesHandArithmetic) {
   // V = (1, 0.5), V_old = (0, 0.4), R = (1, 1), clip 0.2. Token 0: max(0², (0.2 − 1)²) = 0.64,
   // clipped; token 1: 0.5² on both branches.
-  const ValueLoss result =
-      value_loss(Numbers{1.0, 0.5}, Numbers{0.0, 0.4}, Numbers{1.0, 1.0}, {2.0, 1.0, 0.0}, 0.2);
-  EXPECT_NEAR(result.loss, 0.5 * (0.64 + 0.25) / 2.0, 1e-15);
-  EXPECT_EQ(result.clipped_tokens, 1.0);
-  EXPECT_EQ(result.d_values, (Numbers{0.0, -0.25}));
-  EXPECT_NEAR(
-      value_loss(Numbers{1.0, 0.5}, Numbers{0.0, 0.4}, Numbers{1.0, 1.0}, {2.0, 1.0, 0.0}, 0.0)
-          .loss,
-      0.5 * 0.25 / 2.0,
-      1e-15);
+  const Numbers values = {1.0, 0.5};
+  const Numbers old_values = {0.0, 0.4};
+  const Numbers returns = {1.0, 1.0};
+  const auto loss = [&](double clip) {
+    return value_loss(
+        values, old_values, returns, {2.0, 1.0, 0.0}, clip, Aggregation::kTokenMean, {});
+  };
+  EXPECT_NEAR(loss(0.2).loss, 0.5 * (0.64 + 0.25) / 2.0, 1e-15);
+  EXPECT_EQ(loss(0.2).clipped_tokens, 1.0);
+  EXPECT_EQ(loss(0.2).d_values, (Numbers{0.0, -0.25}));
+  EXPECT_NEAR(loss(0.0).loss, 0.5 * 0.25 / 2.0, 1e-15);
 }
 
 TEST(ValueLoss, IsAggregatedLikeThePolicyLoss) {
@@ -317,7 +318,7 @@ TEST(ValueLoss, IsAggregatedLikeThePolicyLoss) {
   EXPECT_EQ(loss(Aggregation::kSeqMeanTokenMean).d_values, (Numbers{0.25, 0.5, 1.5}));
   EXPECT_NEAR(loss(Aggregation::kSeqMeanTokenSumNorm).loss, 7.0 / (2.0 * 4.0), 1e-15);
   EXPECT_THROW(
-      (void)value_loss(values, zeros, zeros, normaliser, 0.0, Aggregation::kSeqMeanTokenMean),
+      (void)value_loss(values, zeros, zeros, normaliser, 0.0, Aggregation::kSeqMeanTokenMean, {}),
       Error);
 }
 
@@ -363,7 +364,9 @@ TEST(ValueLoss, SharesOfPartsAddUpToTheWhole) {
                       std::span(old_values).subspan(first, count),
                       std::span(returns).subspan(first, count),
                       normaliser,
-                      0.2)
+                      0.2,
+                      Aggregation::kTokenMean,
+                      {})
         .loss;
   };
   EXPECT_NEAR(share(0, 1) + share(1, 2), share(0, 3), 1e-15);
