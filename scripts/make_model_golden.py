@@ -49,11 +49,12 @@ def main():
         with torch.no_grad():
             for parameter in model.parameters():  # norms and biases start at constants
                 parameter += 0.1 * torch.randn_like(parameter)
-        model = model.to(saving.get("dtype", torch.float32)).eval()
+        model = model.to(saving.get("dtype", torch.float32))
         model.save_pretrained(TARGET / name, **{k: v for k, v in saving.items() if k != "dtype"})
         ids = torch.randint(0, SHAPE["vocab_size"], (1, 40))
         with torch.no_grad():
-            result = golden(model.double(), ids)
+            # Read again: a cast of the model would have rounded its rotary frequencies too.
+            result = golden(type(model).from_pretrained(TARGET / name, dtype=torch.float64).eval(), ids)
         result = {"ids": ids[0].tolist(), "temperature": TEMPERATURE, **result}
         (TARGET / name / "golden.json").write_text(json.dumps(result) + "\n")
 

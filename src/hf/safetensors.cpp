@@ -244,6 +244,19 @@ float widen_f16(std::uint16_t bits) {
   return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
 }
 
+void widen(Dtype dtype, const std::string& bytes, std::span<float> out) {
+  static_assert(std::endian::native == std::endian::little, "safetensors data are little-endian");
+  if (dtype == Dtype::kF32) {
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    return;
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    std::uint16_t half = 0;
+    std::memcpy(&half, bytes.data() + 2 * i, 2);
+    out[i] = dtype == Dtype::kBf16 ? widen_bf16(half) : widen_f16(half);
+  }
+}
+
 }  // namespace
 
 std::map<std::string, SafetensorsEntry> read_safetensors_headers(const fs::path& directory) {
@@ -281,51 +294,34 @@ std::map<std::string, SafetensorsEntry> read_safetensors_headers(const fs::path&
 }
 
 void read_tensor(const SafetensorsEntry& entry, std::span<float> out) {
-  static_assert(std::endian::native == std::endian::little, "safetensors data are little-endian");
-  check(entry.end - entry.begin == static_cast<std::int64_t>(out.size()) * dtype_bytes(entry.dtype),
+  const auto count = static_cast<std::int64_t>(out.size());
+  check(entry.end - entry.begin == count * dtype_bytes(entry.dtype),
         "read_tensor needs a buffer of the tensor's size");
-  const std::string bytes = read_range(entry.file, entry.begin, entry.end - entry.begin);
-  if (entry.dtype == Dtype::kF32) {
-    std::memcpy(out.data(), bytes.data(), bytes.size());
-    return;
-  }
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    std::uint16_t half = 0;
-    std::memcpy(&half, bytes.data() + 2 * i, 2);
-    out[i] = entry.dtype == Dtype::kBf16 ? widen_bf16(half) : widen_f16(half);
-  }
+  read_tensor_part(entry, {.count = 1, .length = count, .first = 0, .stride = count}, out);
 }
 
-std::string safetensors_bytes(std::span<const TensorView> tensors) {
-  std::map<std::string, const TensorView*> sorted;
-  for (const TensorView& tensor : tensors) {
-    check(sorted.emplace(tensor.name, &tensor).second, "a tensor is written twice");
+void read_tensor_part(const SafetensorsEntry& entry, const ShardRuns& runs, std::span<float> out) {
+  const std::int64_t size = dtype_bytes(entry.dtype);
+  const std::int64_t last = runs.first + (runs.count - 1) * runs.stride + runs.length;
+  check(static_cast<std::int64_t>(out.size()) == runs.count * runs.length,
+        "read_tensor_part needs a buffer of the part's size");
+  if (out.empty()) {
+    return;
   }
-  nlohmann::ordered_json header;
-  header["__metadata__"] = {{"format", "pt"}};
-  std::size_t data_bytes = 0;
-  for (const auto& [name, tensor] : sorted) {
-    const std::size_t begin = data_bytes;
-    data_bytes += tensor->data.size_bytes();
-    header[name] = {
-        {"dtype", "F32"}, {"shape", tensor->shape}, {"data_offsets", {begin, data_bytes}}};
-  }
-  std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');
-  std::string bytes;
-  bytes.reserve(8 + text.size() + data_bytes);
-  for (int shift = 0; shift < 64; shift += 8) {
-    bytes.push_back(static_cast<char>(std::uint64_t{text.size()} >> shift & 0xFFU));
-  }
-  bytes += text;
-  for (const auto& [name, tensor] : sorted) {
-    const std::size_t at = bytes.size();
-    bytes.resize(at + tensor->data.size_bytes());
-    if (!tensor->data.empty()) {
-      std::memcpy(bytes.data() + at, tensor->data.data(), tensor->data.size_bytes());
+  check(entry.begin + last * size <= entry.end, "the part lies outside the tensor");
+  std::ifstream stream(entry.file, std::ios::binary);
+  std::string bytes(static_cast<std::size_t>(runs.length * size), '\0');
+  for (std::int64_t i = 0; i < runs.count; ++i) {
+    const std::int64_t begin = entry.begin + (runs.first + i * runs.stride) * size;
+    if (!stream || !stream.seekg(begin) ||
+        !stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) {
+      fail(entry.file, fmt::format("cannot read {} bytes at {}", bytes.size(), begin));
     }
+    widen(entry.dtype,
+          bytes,
+          out.subspan(static_cast<std::size_t>(i * runs.length),
+                      static_cast<std::size_t>(runs.length)));
   }
-  return bytes;
 }
 
 }  // namespace rpeg

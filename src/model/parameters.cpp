@@ -1,24 +1,17 @@
 #include "rpeg/model/parameters.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <numbers>
-#include <set>
 
 #include "rpeg/base/error.h"
-#include "rpeg/base/file.h"
 #include "rpeg/base/rng.h"
-#include "rpeg/hf/safetensors.h"
-#include "rpeg/hf/tokenizer.h"
 
 namespace rpeg {
 namespace {
 
-constexpr const char* kLanguageHead = "lm_head.weight";
 constexpr const char* kScalarHead = "score.weight";
 
 /// FNV-1a (Fowler, Noll, Vo), 64 bits.
@@ -50,46 +43,6 @@ void fill_normal(std::uint64_t key, double deviation, std::int64_t first, std::s
   }
 }
 
-/// A tensor of the directory that the layout may leave out: the other kind of head, or the rotation
-/// frequencies that old checkpoints carry though the configuration determines them.
-bool may_be_ignored(const std::string& name) {
-  return name == kLanguageHead || name == kScalarHead || name.ends_with(".rotary_emb.inv_freq");
-}
-
-void check_known(const std::map<std::string, SafetensorsEntry>& entries,
-                 const ParameterLayout& layout) {
-  std::set<std::string> known;
-  for (const ParameterTensor& tensor : layout.tensors) {
-    known.insert(tensor.name);
-  }
-  for (const auto& [name, entry] : entries) {
-    if (!known.contains(name) && !may_be_ignored(name)) {
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("tensor '{}' is not part of a Llama model of this configuration; "
-                              "RPEG cannot train this checkpoint",
-                              name),
-                  entry.file.string());
-    }
-  }
-}
-
-/// Copies what tells other tools how to use the model, its stop tokens above all: they may stand in
-/// the config.json that is not copied.
-void copy_tokenizer(const std::filesystem::path& source, const std::filesystem::path& directory) {
-  constexpr const char* kGeneration = "generation_config.json";
-  for (const char* name :
-       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", kGeneration}) {
-    if (std::filesystem::exists(source / name)) {
-      write_file_atomic(directory / name, read_file(source / name));
-    }
-  }
-  const std::vector<std::int32_t> stops = load_stop_tokens(source);
-  if (!std::filesystem::exists(source / kGeneration) && !stops.empty()) {
-    write_file_atomic(directory / kGeneration,
-                      fmt::format("{{\"eos_token_id\": [{}]}}\n", fmt::join(stops, ", ")));
-  }
-}
-
 }  // namespace
 
 ParameterLayout build_parameter_layout(const ModelSpec& spec, Head head, const ModelShard& shard) {
@@ -101,6 +54,7 @@ ParameterLayout build_parameter_layout(const ModelSpec& spec, Head head, const M
   ParameterLayout layout;
   layout.head = head;
   layout.shard = shard;
+  layout.model_layers = spec.layers;
   for (ShardTensor& part : shard_tensors(spec, head, shard)) {
     std::vector<std::int64_t> held = part.shape;
     if (part.split_dim >= 0) {
@@ -169,61 +123,26 @@ void initialise_parameters(const ModelSpec& spec,
   }
 }
 
-void load_parameters(const std::filesystem::path& directory,
-                     const ParameterLayout& layout,
-                     std::span<float> weights) {
-  check(static_cast<std::int64_t>(weights.size()) == layout.total,
-        "load_parameters needs a buffer of the layout's size");
-  const std::map<std::string, SafetensorsEntry> entries = read_safetensors_headers(directory);
-  check_known(entries, layout);
-  for (const ParameterTensor& tensor : layout.tensors) {
-    const auto out = weights.subspan(static_cast<std::size_t>(tensor.offset),
-                                     static_cast<std::size_t>(tensor.count));
-    const auto found = entries.find(tensor.name);
-    if (found == entries.end()) {
-      if (tensor.name != kScalarHead) {
-        throw Error(ErrorKind::kUsage,
-                    fmt::format("tensor '{}' is missing from the safetensors files", tensor.name),
-                    directory.string());
-      }
-      std::fill(out.begin(), out.end(), 0.0F);
-      continue;
+void copy_parameters(const ParameterLayout& from,
+                     std::span<const float> source,
+                     const ParameterLayout& to,
+                     std::span<float> target) {
+  check(from.shard == to.shard, "copy_parameters needs two layouts of one shard");
+  std::map<std::string, const ParameterTensor*> by_name;
+  for (const ParameterTensor& tensor : from.tensors) {
+    by_name.emplace(tensor.name, &tensor);
+  }
+  bool copied = false;
+  for (const ParameterTensor& tensor : to.tensors) {
+    const auto found = by_name.find(tensor.name);
+    if (found != by_name.end()) {
+      check(found->second->shape == tensor.shape, tensor.name + " has two shapes");
+      std::copy_n(
+          source.data() + found->second->offset, tensor.count, target.data() + tensor.offset);
+      copied = true;
     }
-    if (found->second.shape != tensor.shape) {
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("tensor '{}' has shape [{}], but config.json implies [{}]",
-                              tensor.name,
-                              fmt::join(found->second.shape, ", "),
-                              fmt::join(tensor.shape, ", ")),
-                  found->second.file.string());
-    }
-    read_tensor(found->second, out);
   }
-}
-
-void save_hf_directory(const std::filesystem::path& directory,
-                       const ModelSpec& spec,
-                       const ParameterLayout& layout,
-                       std::span<const float> weights,
-                       const std::filesystem::path& tokenizer_source) {
-  check(static_cast<std::int64_t>(weights.size()) == layout.total,
-        "save_hf_directory needs a buffer of the layout's size");
-  ensure_directory(directory);
-  if (!tokenizer_source.empty()) {
-    copy_tokenizer(tokenizer_source, directory);
-  }
-  const bool scalar_head = layout.tensors.back().name == kScalarHead;
-  write_file_atomic(directory / "config.json",
-                    hf_config_text(spec, {.scalar_head = scalar_head, .bf16 = false}));
-  std::vector<TensorView> tensors;
-  tensors.reserve(layout.tensors.size());
-  for (const ParameterTensor& tensor : layout.tensors) {
-    tensors.push_back({tensor.name,
-                       tensor.shape,
-                       weights.subspan(static_cast<std::size_t>(tensor.offset),
-                                       static_cast<std::size_t>(tensor.count))});
-  }
-  write_file_atomic(directory / "model.safetensors", safetensors_bytes(tensors));
+  check(copied, "copy_parameters found nothing in common");
 }
 
 }  // namespace rpeg

@@ -30,7 +30,8 @@ HeldModel initial_model(const JobConfig& config, ModelRole role) {
   if (source.random_init) {
     initialise_parameters(held.spec, held.layout, source.seed, held.weights);
   } else {
-    load_parameters(source.path, held.layout, held.weights);
+    // A critic that starts from an actor finds no head there.
+    load_parameters(source.path, held.layout, held.weights, MissingScalarHead::kZero);
   }
   return held;
 }

@@ -139,6 +139,10 @@ ShardRuns shard_runs(const ShardTensor& tensor) {
 
 std::vector<ShardTensor> shard_tensors(const ModelSpec& spec, Head head, const ModelShard& shard) {
   constexpr const char* kEmbedding = "model.embed_tokens.weight";
+  check(
+      spec.num_heads % shard.tp == 0,
+      fmt::format(
+          "{} query heads cannot be dealt to {} tensor-parallel ranks", spec.num_heads, shard.tp));
   ShardBuilder builder(spec, shard);
   const bool has_language_head = shard.has_head && head != Head::kScalar;
   // A scalar head alone leaves the tied table an embedding only.

@@ -1,9 +1,10 @@
 #pragma once
 
-/// Module `model`: a Llama-family transformer on one rank. All parameters of a model lie in one
-/// flat buffer; `ParameterLayout` says where each tensor stands, under its Hugging Face name. The
-/// same layout serves weights, gradients and optimizer state, checkpoints and weight transfers.
-/// Start at transformer.h (training and scoring) and generate.h (sampling).
+/// Module `model`: one rank's part of a transformer of the Llama family (docs/models.md). All
+/// parameters of a part lie in one flat buffer; `ParameterLayout` says where each tensor stands,
+/// under its Hugging Face name. The same layout serves weights, gradients and optimizer state,
+/// checkpoints and weight transfers. Start at stage.h (training and scoring; transformer.h for a
+/// model of one stage) and generate.h (sampling).
 
 #include <cstdint>
 #include <filesystem>
@@ -31,6 +32,7 @@ struct ParameterLayout {
   std::int64_t total = 0;
   Head head = Head::kLanguageModel;
   ModelShard shard;
+  std::int64_t model_layers = 0;  ///< of the whole model
 };
 
 /// Returns the layout of a shard (`shard_tensors` says which tensors in which order).
@@ -54,21 +56,43 @@ void initialise_parameters(const ModelSpec& spec,
                            std::uint64_t seed,
                            std::span<float> weights);
 
-/// Fills `weights` from the *.safetensors of a Hugging Face directory (single file or sharded with
-/// index; F32, F16 or BF16). A missing `score.weight` starts at zero; a tied model needs no
-/// lm_head. Throws kUsage naming the tensor and file for a missing tensor, a wrong shape or an
-/// unknown dtype.
+/// What to do when a scalar head is asked for and the files have none.
+enum class MissingScalarHead {
+  kError,  ///< a reward model or a trained critic
+  kZero,   ///< a critic that starts from an actor
+};
+
+/// Fills `weights` (layout.total) from the *.safetensors of a Hugging Face directory (single file
+/// or several with an index; F32, F16 or BF16), reading only what the shard holds. A tied model
+/// needs no lm_head. Throws kUsage naming the tensor and file for a missing tensor, one that is not
+/// part of the model, a wrong shape or an unknown dtype.
 void load_parameters(const std::filesystem::path& directory,
                      const ParameterLayout& layout,
-                     std::span<float> weights);
+                     std::span<float> weights,
+                     MissingScalarHead missing = MissingScalarHead::kError);
 
-/// Writes a Hugging Face directory that other tools load unchanged: config.json, model.safetensors
-/// (F32), and copies of the tokenizer files and generation_config.json of `tokenizer_source` (may
-/// be empty). Each file is written atomically.
+/// Copies every tensor of `to` that `from` has as well; both are of the same shard. Takes the actor
+/// or the critic out of a model with both heads, and puts them back. Throws kInternal when they
+/// share no tensor or a shape differs.
+void copy_parameters(const ParameterLayout& from,
+                     std::span<const float> source,
+                     const ParameterLayout& to,
+                     std::span<float> target);
+
+/// How a Hugging Face directory is written.
+struct SaveOptions {
+  bool bf16 = false;                                ///< weights rounded to BF16; else F32
+  std::int64_t file_bytes = std::int64_t{5} << 30;  ///< more data are split over several files
+};
+
+/// Writes a Hugging Face directory that other tools load unchanged: config.json, the tensors of a
+/// whole model with one head (safetensors), and copies of the tokenizer files and
+/// generation_config.json of `tokenizer_source` (may be empty). Each file is written atomically.
 void save_hf_directory(const std::filesystem::path& directory,
                        const ModelSpec& spec,
                        const ParameterLayout& layout,
                        std::span<const float> weights,
-                       const std::filesystem::path& tokenizer_source);
+                       const std::filesystem::path& tokenizer_source,
+                       const SaveOptions& options = {});
 
 }  // namespace rpeg

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -116,6 +117,85 @@ TEST_F(Safetensors, HalfTypesWidenExactly) {
           1.0F, -2.0F, 65504.0F, 0x1p-24F, 1023.0F * 0x1p-24F, -0.0F, INFINITY, 0.333251953125F}));
   EXPECT_TRUE(std::signbit(h[5]));
   EXPECT_EQ(read("b"), (std::vector<float>{1.0F, -2.5F, 0x1p-133F, INFINITY}));
+}
+
+TEST_F(Safetensors, PartsAreReadByRowsAndByColumns) {
+  const std::vector<float> values = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  const std::vector<TensorView> tensors = {{"a", {1}, std::span(values).first(1)},
+                                           {"w", {3, 4}, values}};
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
+    write(safetensors_bytes(tensors, dtype));
+    const auto entry = read_safetensors_headers(directory).at("w");
+    std::vector<float> rows(8);
+    read_tensor_part(entry, {.count = 1, .length = 8, .first = 4, .stride = 12}, rows);
+    EXPECT_EQ(rows, (std::vector<float>{4, 5, 6, 7, 8, 9, 10, 11}));
+    std::vector<float> columns(6);
+    read_tensor_part(entry, {.count = 3, .length = 2, .first = 1, .stride = 4}, columns);
+    EXPECT_EQ(columns, (std::vector<float>{1, 2, 5, 6, 9, 10}));
+    EXPECT_THROW(
+        read_tensor_part(entry, {.count = 3, .length = 2, .first = 3, .stride = 4}, columns),
+        Error);
+    read_tensor_part(entry, {.count = 3, .length = 0, .first = 0, .stride = 4}, {});
+  }
+}
+
+TEST_F(Safetensors, Bf16IsTheNearestWithTiesToEven) {
+  // One unit in the last place of a bf16 near 1 is 2^-7.
+  const std::vector<float> values = {1.0F + 0x1p-8F,
+                                     1.0F + 0x3p-8F,
+                                     1.0F + 0x1.02p-8F,
+                                     -1.0F - 0x1.02p-8F,
+                                     3.4028235e38F,
+                                     NAN,
+                                     -0.0F};
+  const std::vector<TensorView> tensors = {{"w", {7}, values}};
+  write(safetensors_bytes(tensors, Dtype::kBf16));
+  const auto read_back = read("w");
+  EXPECT_EQ(read_back[0], 1.0F);
+  EXPECT_EQ(read_back[1], 1.0F + 0x1p-6F);
+  EXPECT_EQ(read_back[2], 1.0F + 0x1p-7F);
+  EXPECT_EQ(read_back[3], -1.0F - 0x1p-7F);
+  EXPECT_EQ(read_back[4], INFINITY);
+  EXPECT_TRUE(std::isnan(read_back[5]));
+  EXPECT_TRUE(std::signbit(read_back[6]));
+}
+
+TEST_F(Safetensors, LargeModelsAreSplitAndEarlierFilesRemoved) {
+  const std::vector<float> values = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  const auto part = [&](std::size_t first, std::size_t count) {
+    return std::span(values).subspan(first, count);
+  };
+  const std::vector<TensorView> tensors = {{"a", {1}, part(0, 1)},
+                                           {"b", {2}, part(1, 2)},
+                                           {"c", {6}, part(3, 6)},
+                                           {"d", {1}, part(9, 1)}};
+  const auto names = [&] {
+    std::vector<std::string> found;
+    for (const auto& item : fs::directory_iterator(directory)) {
+      found.push_back(item.path().filename().string());
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  };
+  const auto expect_readable = [&] {
+    for (const TensorView& tensor : tensors) {
+      EXPECT_EQ(read(tensor.name), std::vector<float>(tensor.data.begin(), tensor.data.end()));
+    }
+  };
+  write_safetensors(directory, tensors, Dtype::kF32, 1000);
+  EXPECT_EQ(names(), (std::vector<std::string>{"model.safetensors"}));
+  expect_readable();
+  // 12 bytes hold a and b; c alone is larger; d begins a third file.
+  write_safetensors(directory, tensors, Dtype::kF32, 12);
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{"model-00001-of-00003.safetensors",
+                                      "model-00002-of-00003.safetensors",
+                                      "model-00003-of-00003.safetensors",
+                                      "model.safetensors.index.json"}));
+  expect_readable();
+  write_safetensors(directory, tensors, Dtype::kBf16, 1000);
+  EXPECT_EQ(names(), (std::vector<std::string>{"model.safetensors"}));
+  expect_readable();
 }
 
 TEST_F(Safetensors, TruncatedFileNamesBothSizes) {

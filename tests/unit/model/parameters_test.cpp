@@ -9,6 +9,7 @@
 #include "rpeg/base/file.h"
 #include "rpeg/hf/safetensors.h"
 #include "rpeg/hf/tokenizer.h"
+#include "support/sharded_model.h"
 #include "support/test_directory.h"
 #include "support/tiny_model.h"
 
@@ -26,9 +27,10 @@ class ParameterFiles : public testing::Test {
   void TearDown() override { fs::remove_all(directory); }
 
   /// Loads into a buffer of sevens and returns it.
-  std::vector<float> load(const ParameterLayout& layout) const {
+  std::vector<float> load(const ParameterLayout& layout,
+                          MissingScalarHead missing = MissingScalarHead::kError) const {
     std::vector<float> weights(static_cast<std::size_t>(layout.total), 7.0F);
-    load_parameters(directory, layout, weights);
+    load_parameters(directory, layout, weights, missing);
     return weights;
   }
 
@@ -137,11 +139,88 @@ TEST_F(ParameterFiles, SavedDirectoryKeepsStopTokensOfConfigJson) {
   EXPECT_EQ(load_stop_tokens(directory), (std::vector<std::int32_t>{2, 7}));
 }
 
+TEST_F(ParameterFiles, SavedDirectoryMergesStopTokensIntoAGenerationConfigWithoutAny) {
+  const TinyModel<float> tiny(Head::kLanguageModel, true);
+  const fs::path source = directory / "source";
+  write_file_atomic(source / "config.json", R"({"eos_token_id": 5})");
+  write_file_atomic(source / "generation_config.json", R"({"top_p": 0.5, "eos_token_id": null})");
+  save_hf_directory(directory, tiny.spec, tiny.layout, tiny.weights, source);
+  EXPECT_EQ(load_stop_tokens(directory), (std::vector<std::int32_t>{5}));
+  EXPECT_NE(read_file(directory / "generation_config.json").find("\"top_p\": 0.5"),
+            std::string::npos);
+}
+
+/// Loads every shard of a model cut many ways and compares it with its part of the whole.
+TEST_F(ParameterFiles, ShardsLoadTheirPartOfEveryTensor) {
+  ModelSpec spec = tiny_spec(false);
+  spec.layers = 3;
+  spec.ffn_dim = 8;
+  spec.family = ModelFamily::kQwen2;
+  spec.qkv_bias = true;
+  const TinyModel<float> tiny(spec, Head::kLanguageModel);
+  for (const bool several_files : {false, true}) {
+    save_hf_directory(directory,
+                      spec,
+                      tiny.layout,
+                      tiny.weights,
+                      {},
+                      {.bf16 = false, .file_bytes = several_files ? 1000 : 1000000});
+    EXPECT_EQ(fs::exists(directory / "model.safetensors"), !several_files);
+    for (int rank = 0; rank < 12; ++rank) {
+      const auto layout =
+          build_parameter_layout(spec, Head::kLanguageModel, shard_of(spec, 4, 3, rank));
+      const std::vector<float> weights = load(layout);
+      for (const ParameterTensor& tensor : layout.tensors) {
+        std::vector<float> expected(static_cast<std::size_t>(tensor.count));
+        take_shard<float>(
+            tensor.part,
+            tensor_named(tiny.layout, std::span<const float>(tiny.weights), tensor.name),
+            expected);
+        const auto begin = weights.begin() + tensor.offset;
+        EXPECT_EQ(std::vector<float>(begin, begin + tensor.count), expected) << tensor.name;
+      }
+    }
+  }
+}
+
+TEST(Shards, PlacedPartsMakeTheWholeTensor) {
+  const std::vector<float> whole = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  const std::vector<std::vector<ShardTensor>> splits = {
+      {{"w", {4, 3}, 0, 0, 1, 3}, {"w", {4, 3}, 0, 1, 4, 9}},
+      {{"w", {4, 3}, 1, 0, 2, 8}, {"w", {4, 3}, 1, 2, 3, 4}},
+      {{"w", {4, 3}, -1, 0, 1, 12}}};
+  for (const std::vector<ShardTensor>& parts : splits) {
+    std::vector<float> gathered(whole.size(), -1.0F);
+    for (const ShardTensor& part : parts) {
+      std::vector<float> held(static_cast<std::size_t>(part.count));
+      take_shard<float>(part, whole, held);
+      place_shard<float>(part, held, gathered);
+    }
+    EXPECT_EQ(gathered, whole);
+  }
+}
+
+TEST(CopyParameters, TakesOneHeadOutOfTwo) {
+  const TinyModel<float> both(Head::kBoth, false);
+  for (const Head head : {Head::kLanguageModel, Head::kScalar}) {
+    const ParameterLayout layout = build_parameter_layout(both.spec, head);
+    std::vector<float> weights(static_cast<std::size_t>(layout.total));
+    copy_parameters(both.layout, both.weights, layout, weights);
+    for (const ParameterTensor& tensor : layout.tensors) {
+      const auto expected =
+          tensor_named(both.layout, std::span<const float>(both.weights), tensor.name);
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), weights.begin() + tensor.offset))
+          << tensor.name;
+    }
+  }
+}
+
 TEST_F(ParameterFiles, CriticStartsFromAnActorWithAZeroHead) {
   const TinyModel<float> actor(Head::kLanguageModel, false);
   save_hf_directory(directory, actor.spec, actor.layout, actor.weights, {});
   const ParameterLayout critic = build_parameter_layout(actor.spec, Head::kScalar);
-  const std::vector<float> weights = load(critic);
+  EXPECT_NE(load_error(critic).find("'score.weight' is missing"), std::string::npos);
+  const std::vector<float> weights = load(critic, MissingScalarHead::kZero);
   EXPECT_EQ(std::vector<float>(weights.end() - 12, weights.end()), std::vector<float>(12, 0.0F));
   EXPECT_TRUE(std::equal(weights.begin(), weights.end() - 12, actor.weights.begin()));
 }
@@ -165,6 +244,10 @@ TEST_F(ParameterFiles, ErrorsNameTheTensor) {
   std::vector<TensorView> tensors = {{"model.layers.0.self_attn.q_proj.bias", {16}, bias}};
   write_file_atomic(directory / "model.safetensors", safetensors_bytes(tensors));
   EXPECT_NE(load_error(tied.layout).find("'model.layers.0.self_attn.q_proj.bias' is not part of"),
+            std::string::npos);
+  tensors[0].name = "model.layers.2.self_attn.q_proj.weight";  // the model has two layers
+  write_file_atomic(directory / "model.safetensors", safetensors_bytes(tensors));
+  EXPECT_NE(load_error(tied.layout).find("layers.2.self_attn.q_proj.weight' is not part of"),
             std::string::npos);
 }
 

@@ -118,6 +118,9 @@ TEST(ModelShard, RefusesWhatCannotBeDealtEvenly) {
   ModelShard shard = whole_model(spec);
   shard.tp = 2;
   EXPECT_THROW(shard_tensors(spec, Head::kLanguageModel, shard), Error);
+  shard.tp = 4;  // 12 rows of Q could be cut, its 6 heads cannot
+  spec.num_kv_heads = 2;
+  EXPECT_THROW(shard_tensors(spec, Head::kLanguageModel, shard), Error);
 }
 
 }  // namespace
