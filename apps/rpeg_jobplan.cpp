@@ -22,6 +22,7 @@ struct Flags {
   std::string out_dir;
   std::string plan;
   std::optional<std::uint64_t> seed;
+  double device_gb = 0.0;
   bool emit_sbatch = false;
   bool quiet = false;
   bool debug = false;
@@ -43,6 +44,11 @@ bool parse(int argc, const char* const* argv, Flags* flags) {
   app.add_option("--plan", flags->plan, "plan to compile instead of the one job.yaml names");
   app.add_option("--seed", flags->seed, "overrides the seeds of the job and of random weights")
       ->check(rpeg::apps::seed_of_a_file);
+  app.add_option("--device-gb",
+                 flags->device_gb,
+                 "memory of a device (or of a rank's share of its node) in GB: refuse a job in "
+                 "which a rank needs more")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--emit-sbatch", flags->emit_sbatch, "also write submit.sbatch; never submits");
   app.add_flag("--quiet", flags->quiet, "only warnings");
   app.add_flag("--debug", flags->debug, "more on what is decided");
@@ -57,6 +63,14 @@ void set_seed(std::uint64_t seed, rpeg::JobConfig& config) {
       model->seed = seed;
     }
   }
+}
+
+std::optional<std::int64_t> device_bytes(double gigabytes) {
+  constexpr double kBytesPerGb = 1e9;
+  if (gigabytes <= 0.0) {
+    return std::nullopt;
+  }
+  return static_cast<std::int64_t>(gigabytes * kBytesPerGb);
 }
 
 void write_script(const fs::path& path, const std::string& text) {
@@ -86,7 +100,8 @@ void run(int argc, const char* const* argv) {
   for (const std::string& warning : warnings) {
     spdlog::warn("{}: {}", flags.config, warning);
   }
-  const rpeg::Job job = rpeg::compile_job(config, rpeg::load_plan_file(config.plan), out_dir);
+  const rpeg::Job job = rpeg::compile_job(
+      config, rpeg::load_plan_file(config.plan), out_dir, device_bytes(flags.device_gb));
   const rpeg::Provenance provenance =
       rpeg::apps::make_provenance("rpeg-jobplan", argc, argv, {flags.config, config.plan.string()});
 

@@ -7,6 +7,7 @@
 #include "job/verify_inputs.h"
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
+#include "rpeg/job/memory.h"
 
 namespace rpeg {
 namespace {
@@ -58,7 +59,8 @@ void resolve_outputs(RuntimeConfig* runtime, const std::filesystem::path& output
 
 Job compile_job(const JobConfig& config,
                 const PlanFile& plan,
-                const std::filesystem::path& output_dir) {
+                const std::filesystem::path& output_dir,
+                std::optional<std::int64_t> device_bytes) {
   check_supported(plan);
   Job job;
   job.inputs = plan.inputs;
@@ -76,6 +78,9 @@ Job compile_job(const JobConfig& config,
   verify_inputs(&job);
   build_execution(&job);
   check_programs(job, kProvenIterations);
+  if (device_bytes) {
+    check_memory(job, *device_bytes);
+  }
   return job;
 }
 

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "job/config_yaml.h"
 #include "job/job_yaml.h"
 #include "job/program_classes.h"
@@ -64,26 +67,49 @@ VertexId read_vertex(MapReader& map, const std::string& key, const Graph& graph)
   return vertex;
 }
 
+/// The slices of [begin, end, n, n tensors, …], ascending; empty when it is no such list.
+std::vector<WeightSlice> slices_of(const std::vector<std::int64_t>& numbers, std::size_t tensors) {
+  std::vector<WeightSlice> slices;
+  for (std::size_t at = 0; at + 3 <= numbers.size();) {
+    const std::int64_t count = numbers[at + 2];
+    const std::size_t first = at + 3;
+    if (count < 1 || static_cast<std::size_t>(count) > numbers.size() - first) {
+      return {};
+    }
+    for (std::size_t i = first; i < first + static_cast<std::size_t>(count); ++i) {
+      if (numbers[i] < 0 || static_cast<std::size_t>(numbers[i]) >= tensors) {
+        return {};
+      }
+      slices.push_back({static_cast<std::int32_t>(numbers[i]), numbers[at], numbers[at + 1]});
+    }
+    at = first + static_cast<std::size_t>(count);
+  }
+  std::sort(slices.begin(), slices.end());
+  return slices;
+}
+
 void read_messages(MapReader& transfer_map, WeightTransfer* transfer) {
   transfer_map.sequence("messages", true, [&](const YamlValue& value, const std::string& path) {
     MapReader map(value, path, transfer_map.faults());
     WeightMessage message;
-    message.from = static_cast<int>(map.integer("from", kInt));
     message.bytes = map.integer("bytes", kAtLeastZero);
-    const std::vector<std::int64_t> numbers = integers(map, "slices");
-    for (std::size_t i = 0; i + 2 < numbers.size(); i += 3) {
-      if (numbers[i] < 0 || static_cast<std::size_t>(numbers[i]) >= transfer->tensors.size()) {
-        map.fault("slices", fmt::format("there is no tensor {}", numbers[i]));
-      }
-      message.slices.push_back(
-          {static_cast<std::int32_t>(numbers[i]), numbers[i + 1], numbers[i + 2]});
+    message.slices = slices_of(integers(map, "slices"), transfer->tensors.size());
+    if (message.slices.empty()) {
+      map.fault("slices", "not a list of slices");
     }
-    for (const std::int64_t to : integers(map, "to")) {
-      message.to = static_cast<int>(to);
+    const std::vector<std::int64_t> pairs = integers(map, "pairs");
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      message.from = static_cast<int>(pairs[i]);
+      message.to = static_cast<int>(pairs[i + 1]);
       transfer->messages.push_back(message);
     }
     map.finish();
   });
+  std::sort(transfer->messages.begin(),
+            transfer->messages.end(),
+            [](const WeightMessage& a, const WeightMessage& b) {
+              return std::pair(a.from, a.to) < std::pair(b.from, b.to);
+            });
 }
 
 void read_transfers(MapReader& root, Job* job) {

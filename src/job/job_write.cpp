@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <map>
+#include <utility>
+
 #include "job/config_yaml.h"
 #include "job/job_yaml.h"
 #include "job/program_classes.h"
@@ -49,31 +52,38 @@ void write_graph(YamlWriter& writer, const Job& job) {
   writer.end_map();
 }
 
-/// [tensor, begin, end, …]
+/// [begin, end, n, n tensors, begin, end, …]: most tensors of a message have few distinct ranges.
 std::string slices_text(const std::vector<WeightSlice>& slices) {
-  std::vector<std::int64_t> numbers;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::int64_t>> tensors;
   for (const WeightSlice& slice : slices) {
-    numbers.insert(numbers.end(), {slice.tensor, slice.begin, slice.end});
+    tensors[{slice.begin, slice.end}].push_back(slice.tensor);
+  }
+  std::vector<std::int64_t> numbers;
+  for (const auto& [range, list] : tensors) {
+    numbers.insert(numbers.end(),
+                   {range.first, range.second, static_cast<std::int64_t>(list.size())});
+    numbers.insert(numbers.end(), list.begin(), list.end());
   }
   return numbers_text(numbers);
 }
 
-/// Receivers of the same slices of one sender are written as one line.
+/// Replicas send and receive the same slices: each list of them is written once, with the pairs of
+/// sender and receiver between which it goes.
 void write_messages(YamlWriter& writer, const std::vector<WeightMessage>& messages) {
+  std::map<std::vector<WeightSlice>, std::vector<const WeightMessage*>> by_slices;
+  for (const WeightMessage& message : messages) {
+    by_slices[message.slices].push_back(&message);
+  }
   writer.begin_sequence("messages");
-  for (std::size_t i = 0; i < messages.size();) {
-    const WeightMessage& first = messages[i];
-    std::vector<int> to;
-    for (; i < messages.size() && messages[i].from == first.from &&
-           messages[i].slices == first.slices;
-         ++i) {
-      to.push_back(messages[i].to);
+  for (const auto& [slices, equal] : by_slices) {
+    std::vector<int> pairs;
+    for (const WeightMessage* message : equal) {
+      pairs.insert(pairs.end(), {message->from, message->to});
     }
-    writer.raw_item(fmt::format("{{from: {}, to: {}, bytes: {}, slices: {}}}",
-                                first.from,
-                                numbers_text(to),
-                                first.bytes,
-                                slices_text(first.slices)));
+    writer.raw_item(fmt::format("{{bytes: {}, slices: {}, pairs: {}}}",
+                                equal.front()->bytes,
+                                slices_text(slices),
+                                numbers_text(pairs)));
   }
   writer.end_sequence();
 }

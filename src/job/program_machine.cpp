@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "job/held_data.h"
+#include "job/program_state.h"
 #include "job/static_check.h"
 #include "rpeg/base/error.h"
 
@@ -20,51 +21,6 @@ bool is_compute(InstructionKind kind) {
          kind == InstructionKind::kTrain;
 }
 
-/// An instruction and the iteration for which it runs.
-struct Step {
-  std::size_t instruction = 0;
-  std::int64_t iteration = 0;
-};
-
-/// What a rank executes: the periods of its program, then the receives of weights that are still on
-/// their way.
-std::vector<Step> unroll(const Job& job, const RankSpec& rank, std::int64_t iterations) {
-  std::int64_t last_shift = 0;
-  std::int64_t last_delta = 0;
-  for (const Instruction& instruction : rank.program) {
-    last_shift = std::max(last_shift, instruction.shift);
-  }
-  for (const WeightTransfer& transfer : job.transfers) {
-    last_delta = std::max(last_delta, transfer.delta);
-  }
-  const auto receives = [&](const Instruction& instruction, std::int64_t iteration) {
-    const std::int64_t delta = job.transfers[static_cast<std::size_t>(instruction.transfer)].delta;
-    // The first iterations run on the initial weights.
-    return iteration >= delta && iteration < iterations + delta;
-  };
-  std::vector<Step> steps;
-  for (std::int64_t period = 0; period < iterations + last_shift; ++period) {
-    for (std::size_t i = 0; i < rank.program.size(); ++i) {
-      const Instruction& instruction = rank.program[i];
-      const std::int64_t iteration = period - instruction.shift;
-      if (iteration >= 0 && iteration < iterations &&
-          (instruction.kind != InstructionKind::kReceiveWeights ||
-           receives(instruction, iteration))) {
-        steps.push_back({i, iteration});
-      }
-    }
-  }
-  for (std::int64_t iteration = iterations; iteration < iterations + last_delta; ++iteration) {
-    for (std::size_t i = 0; i < rank.program.size(); ++i) {
-      if (rank.program[i].kind == InstructionKind::kReceiveWeights &&
-          receives(rank.program[i], iteration)) {
-        steps.push_back({i, iteration});
-      }
-    }
-  }
-  return steps;
-}
-
 /// A message on its way.
 struct Message {
   int sender = 0;
@@ -72,48 +28,22 @@ struct Message {
   std::int64_t iteration = 0;
 };
 
-/// The ranks that compute a vertex, or a replica of it, together.
-struct Group {
-  std::vector<int> members;
-  std::int64_t rounds = 0;  ///< times that all have entered
-  std::int64_t iteration = 0;
-  std::vector<int> inside;  ///< members that wait for the others
-};
-
-using DataKey = std::tuple<std::int64_t, VertexId, Payload>;  // iteration, producer, what
-
-struct RankState {
-  std::vector<Step> steps;
-  std::size_t at = 0;
-  bool is_inside = false;  ///< of the computation at `at`, waiting for the others
-  std::map<DataKey, HeldData> held;
-  std::vector<std::int64_t> versions;  ///< by copy; kBeingWritten while messages arrive
-  std::vector<std::size_t> arrived;    ///< by transfer: messages of the version that arrives
-  std::vector<std::size_t> expected;   ///< by transfer: messages that make a version
-  std::vector<std::int64_t> computed;  ///< by vertex: the last iteration, -1 before
-};
-
-constexpr std::int64_t kBeingWritten = -1;
-
-/// What a replica needs before it computes.
-struct Input {
-  VertexId producer{};
-  Payload payload = Payload::kRollout;
-  ReplicaWork work;
-};
-
 class Machine {
  public:
   Machine(const Job& job, std::int64_t iterations, const std::vector<std::int64_t>& most_in_flight)
-      : job_(job), iterations_(iterations), most_in_flight_(most_in_flight) {
+      : job_(job),
+        iterations_(iterations),
+        most_in_flight_(most_in_flight),
+        groups_(build_groups(job)),
+        inputs_(find_inputs(job)),
+        ranks_(build_rank_states(job, iterations)) {
     for (const Block& block : job.blocks) {
       places_.emplace_back(job.ranks.size());
-      for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
-        places_.back()[rank] = place_in_block(block, static_cast<int>(rank));
+      for (std::size_t i = 0; i < block.ranks.size(); ++i) {
+        const int rank = block.ranks[i];
+        places_.back()[static_cast<std::size_t>(rank)] = place_in_block(block, rank);
       }
     }
-    build_groups();
-    build_ranks();
   }
 
   void run() {
@@ -140,73 +70,10 @@ class Machine {
  private:
   using Channel = std::tuple<int, int, int>;  // from, to, tag
 
-  void build_groups() {
-    groups_.resize(job_.graph.vertices.size());
-    inputs_.resize(job_.graph.vertices.size());
-    for (std::size_t v = 0; v < groups_.size(); ++v) {
-      const Block& block = block_of(job_, VertexId{static_cast<std::int32_t>(v)});
-      const int replicas = block.parallelism.dp;
-      if (is_training(job_.graph.vertices[v].op)) {
-        groups_[v].emplace_back().members = block.ranks;
-      } else {
-        for (int dp = 0; dp < replicas; ++dp) {
-          groups_[v].emplace_back().members = replica_ranks(block, dp);
-        }
-      }
-      inputs_[v].resize(static_cast<std::size_t>(replicas));
-      for (int dp = 0; dp < replicas; ++dp) {
-        inputs_[v][static_cast<std::size_t>(dp)] = find_inputs(v, dp);
-      }
-    }
-  }
-
-  void build_ranks() {
-    for (const RankSpec& rank : job_.ranks) {
-      RankState state;
-      state.steps = unroll(job_, rank, iterations_);
-      state.versions.assign(job_.copies.size(), 0);
-      state.arrived.assign(job_.transfers.size(), 0);
-      state.expected.assign(job_.transfers.size(), 0);
-      state.computed.assign(job_.graph.vertices.size(), -1);
-      ranks_.push_back(std::move(state));
-    }
-    for (std::size_t t = 0; t < job_.transfers.size(); ++t) {
-      for (const WeightMessage& message : job_.transfers[t].messages) {
-        ++ranks_[static_cast<std::size_t>(message.to)].expected[t];
-      }
-    }
-  }
-
-  /// Training takes its sequences out of the slots of every replica of generation that has any.
-  std::vector<Input> find_inputs(std::size_t vertex, int replica) const {
-    std::vector<Input> inputs;
-    const VertexId id{static_cast<std::int32_t>(vertex)};
-    const ReplicaWork work = replica_work(job_, id, replica);
-    for (const Edge& edge : job_.graph.edges) {
-      if (edge.to != id) {
-        continue;
-      }
-      const std::int32_t stage = job_.graph.vertices[index(edge.from)].stage;
-      for (const Payload payload : edge_payloads(job_, edge)) {
-        if (stage == 0 || job_.graph.vertices[vertex].stage > 0) {
-          inputs.push_back({edge.from, payload, work});
-          continue;
-        }
-        const VertexId generation = find_vertex(job_.graph, fmt::format("g_pi.{}", stage));
-        for (int r = 0; r < block_of(job_, generation).parallelism.dp; ++r) {
-          ReplicaWork part = replica_work(job_, generation, r);
-          part.sequences = intersect(part.sequences, work.sequences);
-          if (!part.sequences.empty() && !part.slots.empty()) {
-            inputs.push_back({edge.from, payload, std::move(part)});
-          }
-        }
-      }
-    }
-    return inputs;
-  }
-
   bool is_done(std::size_t rank) const { return ranks_[rank].at == ranks_[rank].steps.size(); }
-  const Step& current_step(std::size_t rank) const { return ranks_[rank].steps[ranks_[rank].at]; }
+  const ProgramStep& current_step(std::size_t rank) const {
+    return ranks_[rank].steps[ranks_[rank].at];
+  }
   const Instruction& current(std::size_t rank) const {
     return job_.ranks[rank].program[current_step(rank).instruction];
   }
@@ -222,7 +89,12 @@ class Machine {
   const BlockPlace& place_of(std::size_t rank, VertexId vertex) const {
     return *places_[static_cast<std::size_t>(job_.vertex_block[index(vertex)])][rank];
   }
-  Group& group_of(std::size_t rank, VertexId vertex) {
+  /// Leaders hold the data of their replicas.
+  bool is_leader(std::size_t rank, VertexId vertex) const {
+    const BlockPlace& place = place_of(rank, vertex);
+    return place.pp == 0 && place.tp == 0;
+  }
+  ComputeGroup& group_of(std::size_t rank, VertexId vertex) {
     auto& groups = groups_[index(vertex)];
     return groups.size() == 1 ? groups.front()
                               : groups[static_cast<std::size_t>(place_of(rank, vertex).dp)];
@@ -257,7 +129,7 @@ class Machine {
     }
     const VertexId vertex = current(rank).vertex;
     const std::int64_t iteration = current_step(rank).iteration;
-    Group& group = group_of(rank, vertex);
+    ComputeGroup& group = group_of(rank, vertex);
     if (group.inside.empty()) {
       group.iteration = iteration;
     } else if (group.iteration != iteration) {
@@ -295,7 +167,10 @@ class Machine {
       check_readers(rank, job_.copies[copy], iteration);
       ++state.versions[copy];
     }
-    for (const Payload payload : produced_payloads(job_.graph, instruction.vertex)) {
+    const std::vector<Payload> made = is_leader(rank, instruction.vertex)
+                                          ? produced_payloads(job_.graph, instruction.vertex)
+                                          : std::vector<Payload>{};
+    for (const Payload payload : made) {
       const bool is_cut = vertex.stage > 0;
       add_data(
           &state.held[{iteration, instruction.vertex, payload}],
@@ -323,12 +198,12 @@ class Machine {
 
   void check_inputs(std::size_t rank) {
     const VertexId vertex = current(rank).vertex;
-    const BlockPlace& place = place_of(rank, vertex);
-    if (place.pp != 0 || place.tp != 0) {
+    if (!is_leader(rank, vertex)) {
       return;  // its leader has them
     }
+    const BlockPlace& place = place_of(rank, vertex);
     const std::int64_t iteration = current_step(rank).iteration;
-    for (const Input& input : inputs_[index(vertex)][static_cast<std::size_t>(place.dp)]) {
+    for (const ComputeInput& input : inputs_[index(vertex)][static_cast<std::size_t>(place.dp)]) {
       if (!covers(ranks_[rank].held[{iteration, input.producer, input.payload}], input.work)) {
         const bool has_slots = !input.work.slots.empty();
         const SequenceRange& first = (has_slots ? input.work.slots : input.work.sequences).front();
@@ -363,7 +238,7 @@ class Machine {
 
   void send(std::size_t rank) {
     const Instruction& instruction = current(rank);
-    const Step& step = current_step(rank);
+    const ProgramStep& step = current_step(rank);
     RankState& state = ranks_[rank];
     if (instruction.kind == InstructionKind::kSend) {
       const HeldData& held = state.held[{step.iteration, instruction.vertex, instruction.payload}];
@@ -398,7 +273,7 @@ class Machine {
 
   bool receive(std::size_t rank) {
     const Instruction& instruction = current(rank);
-    const Step& step = current_step(rank);
+    const ProgramStep& step = current_step(rank);
     const bool brings_weights = instruction.kind == InstructionKind::kReceiveWeights;
     const std::int64_t delta = brings_weights ? transfer_of(instruction).delta : 0;
     const auto found = channels_.find({instruction.peer, static_cast<int>(rank), instruction.tag});
@@ -460,7 +335,7 @@ class Machine {
     if (!is_compute(instruction.kind)) {
       return {static_cast<std::size_t>(instruction.peer)};
     }
-    const Group& group = group_of(rank, instruction.vertex);
+    const ComputeGroup& group = group_of(rank, instruction.vertex);
     std::vector<std::size_t> absent;
     for (const int member : group.members) {
       if (std::find(group.inside.begin(), group.inside.end(), member) == group.inside.end()) {
@@ -502,10 +377,10 @@ class Machine {
   const Job& job_;
   std::int64_t iterations_;
   const std::vector<std::int64_t>& most_in_flight_;
-  std::vector<std::vector<std::optional<BlockPlace>>> places_;  // by block, rank
-  std::vector<std::vector<Group>> groups_;                      // by vertex: one, or by replica
-  std::vector<std::vector<std::vector<Input>>> inputs_;         // by vertex, replica
+  std::vector<std::vector<ComputeGroup>> groups_;
+  std::vector<std::vector<std::vector<ComputeInput>>> inputs_;
   std::vector<RankState> ranks_;
+  std::vector<std::vector<std::optional<BlockPlace>>> places_;  // by block, rank
   std::vector<std::size_t> woken_;
   std::map<Channel, std::deque<Message>> channels_;
 };

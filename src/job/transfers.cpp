@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -15,10 +16,10 @@ namespace {
 
 constexpr std::int64_t kElementBytes = 4;  // fp32
 
-/// What one rank holds of a copy: the range of each tensor's split dimension, empty when none.
-struct Holding {
-  int rank = 0;
-  std::vector<SequenceRange> ranges;  ///< by tensor of the transfer
+/// The ranks that hold the same part of a copy, one of each replica.
+struct Shard {
+  std::vector<SequenceRange> ranges;  ///< by tensor of the transfer: rows of its split dimension
+  std::vector<int> ranks;
 };
 
 std::vector<TransferTensor> whole_tensors(const ModelSpec& spec, Head head) {
@@ -39,88 +40,86 @@ std::int64_t slice_bytes(const TransferTensor& tensor, std::int64_t rows) {
   return whole / extent(tensor) * rows * kElementBytes;
 }
 
-/// By rank of the copy's block.
-std::vector<Holding> holdings(const Job& job,
-                              const WeightCopy& copy,
-                              const std::vector<TransferTensor>& tensors) {
+std::vector<Shard> find_shards(const Job& job,
+                               const WeightCopy& copy,
+                               const std::vector<TransferTensor>& tensors) {
   const ModelSpec& spec = job.inputs.model(copy.model);
   const Block& block = job.blocks[static_cast<std::size_t>(copy.block)];
   std::map<std::string, std::size_t> at;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     at[tensors[i].name] = i;
   }
-  std::vector<Holding> all;
-  for (const int rank : block.ranks) {
-    Holding holding{rank, std::vector<SequenceRange>(tensors.size())};
-    for (const ShardTensor& tensor :
-         shard_tensors(spec, copy.head, shard_at(spec, block, *place_in_block(block, rank)))) {
-      const auto found = at.find(tensor.name);
-      if (found == at.end()) {
-        continue;  // a head that the other copy does not have
-      }
-      holding.ranges[found->second] = tensor.split_dim < 0
+  std::vector<Shard> shards;
+  for (int pp = 0; pp < block.parallelism.pp; ++pp) {
+    for (int tp = 0; tp < block.parallelism.tp; ++tp) {
+      const BlockPlace place{0, pp, tp};
+      Shard shard{std::vector<SequenceRange>(tensors.size()), data_ranks(block, place)};
+      for (const ShardTensor& tensor :
+           shard_tensors(spec, copy.head, shard_at(spec, block, place))) {
+        const auto found = at.find(tensor.name);
+        if (found == at.end()) {
+          continue;  // a head that the other copy does not have
+        }
+        shard.ranges[found->second] = tensor.split_dim < 0
                                           ? SequenceRange{0, extent(tensors[found->second])}
                                           : SequenceRange{tensor.begin, tensor.end};
-    }
-    all.push_back(std::move(holding));
-  }
-  return all;
-}
-
-/// Ranks that hold the same range of a tensor.
-struct Holders {
-  SequenceRange range;
-  std::vector<int> ranks;
-};
-
-/// By tensor, ascending: the distinct ranges of it and who holds them.
-std::vector<std::vector<Holders>> group_holders(const std::vector<Holding>& all,
-                                                std::size_t tensors) {
-  std::vector<std::vector<Holders>> groups(tensors);
-  for (std::size_t tensor = 0; tensor < tensors; ++tensor) {
-    std::map<SequenceRange, std::vector<int>> by_range;
-    for (const Holding& holding : all) {
-      const SequenceRange& range = holding.ranges[tensor];
-      if (range.first < range.last) {
-        by_range[range].push_back(holding.rank);
       }
-    }
-    for (auto& [range, ranks] : by_range) {
-      groups[tensor].push_back({range, std::move(ranks)});
+      shards.push_back(std::move(shard));
     }
   }
-  return groups;
+  return shards;
 }
 
-/// Chooses who sends what one receiver needs of one tensor: itself what it has, the rest the
-/// nearest holder, of those the one with the fewest bytes so far.
+/// Replicas of the receiving copy that lie outside the sending one; all when none does.
+std::size_t lacking_replicas(const std::vector<Shard>& senders,
+                             const std::vector<Shard>& receivers) {
+  std::set<int> have;
+  for (const Shard& shard : senders) {
+    have.insert(shard.ranks.begin(), shard.ranks.end());
+  }
+  std::size_t outside = 0;
+  for (const int rank : receivers.front().ranks) {
+    outside += have.contains(rank) ? 0 : 1;
+  }
+  return outside > 0 ? outside : receivers.front().ranks.size();
+}
+
+/// Chooses who sends what one receiver needs: itself what it has, the rest the nearest holder, of
+/// those the one with the fewest bytes so far. A receiver asks so many replicas of a shard that all
+/// of them have something to send, and no more: few messages with equal slices.
 class Router {
  public:
   Router(const Job& job,
          const std::vector<TransferTensor>& tensors,
-         const std::vector<Holding>& senders)
-      : job_(job),
-        tensors_(tensors),
-        groups_(group_holders(senders, tensors.size())),
-        sent_(job.ranks.size(), 0) {
-    for (const Holding& sender : senders) {
-      own_[sender.rank] = &sender.ranges;
+         const std::vector<Shard>& senders,
+         std::size_t receiving_replicas)
+      : job_(job), tensors_(tensors), senders_(senders), sent_(job.ranks.size(), 0) {
+    const std::size_t replicas = senders.front().ranks.size();
+    asked_ = (replicas + receiving_replicas - 1) / receiving_replicas;
+    for (std::size_t shard = 0; shard < senders.size(); ++shard) {
+      for (const int rank : senders[shard].ranks) {
+        own_shard_[rank] = shard;
+      }
     }
   }
 
-  void route(const Holding& receiver, std::size_t tensor) {
-    const SequenceRange need = receiver.ranges[tensor];
-    SequenceRange own{need.first, need.first};
-    if (const auto found = own_.find(receiver.rank); found != own_.end()) {
-      const SequenceRange& has = (*found->second)[tensor];
-      const SequenceRange both{std::max(need.first, has.first), std::min(need.last, has.last)};
-      own = both.first < both.last ? both : own;
+  void route(int receiver, const std::vector<SequenceRange>& needs) {
+    choose_candidates(receiver);
+    const auto own_shard = own_shard_.find(receiver);
+    for (std::size_t tensor = 0; tensor < needs.size(); ++tensor) {
+      const SequenceRange need = needs[tensor];
+      SequenceRange own{need.first, need.first};
+      if (own_shard != own_shard_.end()) {
+        const SequenceRange& has = senders_[own_shard->second].ranges[tensor];
+        const SequenceRange both{std::max(need.first, has.first), std::min(need.last, has.last)};
+        own = both.first < both.last ? both : own;
+      }
+      route_others(receiver, tensor, {need.first, own.first});
+      if (own.first < own.last) {
+        add(receiver, receiver, tensor, own);
+      }
+      route_others(receiver, tensor, {own.last, need.last});
     }
-    route_others(receiver.rank, tensor, {need.first, own.first});
-    if (own.first < own.last) {
-      add(receiver.rank, receiver.rank, tensor, own);
-    }
-    route_others(receiver.rank, tensor, {own.last, need.last});
   }
 
   std::vector<WeightMessage> take() {
@@ -136,7 +135,7 @@ class Router {
  private:
   void route_others(int receiver, std::size_t tensor, SequenceRange need) {
     while (need.first < need.last) {
-      const auto [sender, last] = choose(receiver, tensor, need.first);
+      const auto [sender, last] = choose(tensor, need.first);
       const SequenceRange part{need.first, std::min(need.last, last)};
       add(sender, receiver, tensor, part);
       sent_[static_cast<std::size_t>(sender)] +=
@@ -162,32 +161,52 @@ class Router {
     return node_a / nodes == node_b / nodes ? 1 : 2;
   }
 
+  /// Of each shard the nearest ranks, those that have sent least.
+  void choose_candidates(int receiver) {
+    candidates_.assign(senders_.size(), {});
+    for (std::size_t shard = 0; shard < senders_.size(); ++shard) {
+      std::vector<Candidate>& best = candidates_[shard];
+      for (const int rank : senders_[shard].ranks) {
+        best.push_back({distance(receiver, rank), sent_[static_cast<std::size_t>(rank)], rank});
+      }
+      const auto count = static_cast<std::ptrdiff_t>(std::min(asked_, best.size()));
+      std::partial_sort(best.begin(), best.begin() + count, best.end());
+      best.resize(static_cast<std::size_t>(count));
+      std::erase_if(best, [&](const Candidate& candidate) {
+        return std::get<0>(candidate) != std::get<0>(best.front());
+      });
+    }
+  }
+
   /// A holder of row `begin`, and where its range ends.
-  std::pair<int, std::int64_t> choose(int receiver, std::size_t tensor, std::int64_t begin) const {
-    std::tuple<int, std::int64_t, int> best{3, 0, -1};  // distance, bytes sent, rank
+  std::pair<int, std::int64_t> choose(std::size_t tensor, std::int64_t begin) const {
+    Candidate best{3, 0, -1};
     std::int64_t last = 0;
-    for (const Holders& holders : groups_[tensor]) {
-      if (holders.range.first > begin || holders.range.last <= begin) {
+    for (std::size_t shard = 0; shard < senders_.size(); ++shard) {
+      const SequenceRange& range = senders_[shard].ranges[tensor];
+      if (range.first > begin || range.last <= begin) {
         continue;
       }
-      for (const int rank : holders.ranks) {
-        const std::tuple candidate{
-            distance(receiver, rank), sent_[static_cast<std::size_t>(rank)], rank};
+      for (const auto& [far, bytes, rank] : candidates_[shard]) {
+        const Candidate candidate{far, sent_[static_cast<std::size_t>(rank)], rank};
         if (candidate < best) {
           best = candidate;
-          last = holders.range.last;
+          last = range.last;
         }
       }
     }
-    check(std::get<2>(best) >= 0 && last > begin,
-          "job: nobody holds a slice that a transfer moves");
+    check(std::get<2>(best) >= 0, "job: nobody holds a slice that a transfer moves");
     return {std::get<2>(best), last};
   }
 
+  using Candidate = std::tuple<int, std::int64_t, int>;  // distance, bytes sent, rank
+
   const Job& job_;
   const std::vector<TransferTensor>& tensors_;
-  std::vector<std::vector<Holders>> groups_;
-  std::map<int, const std::vector<SequenceRange>*> own_;
+  const std::vector<Shard>& senders_;
+  std::size_t asked_ = 1;
+  std::map<int, std::size_t> own_shard_;            // by rank
+  std::vector<std::vector<Candidate>> candidates_;  // by shard, for the receiver at hand
   std::map<std::pair<int, int>, WeightMessage> messages_;
   std::vector<std::int64_t> sent_;  // by rank
 };
@@ -221,11 +240,12 @@ void build_transfers(Job* job) {
         });
     transfer.delta = 1 + reader.tau;
     transfer.tensors = whole_tensors(job->inputs.model(reader.model), reader.head);
-    const std::vector<Holding> senders = holdings(*job, trained, transfer.tensors);
-    Router router(*job, transfer.tensors, senders);
-    for (const Holding& receiver : holdings(*job, reader, transfer.tensors)) {
-      for (std::size_t tensor = 0; tensor < transfer.tensors.size(); ++tensor) {
-        router.route(receiver, tensor);
+    const std::vector<Shard> senders = find_shards(*job, trained, transfer.tensors);
+    const std::vector<Shard> receivers = find_shards(*job, reader, transfer.tensors);
+    Router router(*job, transfer.tensors, senders, lacking_replicas(senders, receivers));
+    for (const Shard& shard : receivers) {
+      for (const int rank : shard.ranks) {
+        router.route(rank, shard.ranges);
       }
     }
     transfer.messages = router.take();

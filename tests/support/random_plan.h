@@ -52,6 +52,32 @@ inline Structure random_structure(const WorkloadConfig& config, Rng& rng) {
   return structure;
 }
 
+/// A valid plan of any structure; every other vertex runs where and as an earlier one does, if it
+/// may. Whether the trunk may be shared is set in `config`.
+inline Plan random_plan(WorkloadConfig* config, Rng& rng) {
+  Plan plan;
+  plan.structure = random_structure(*config, rng);
+  config->policy.allow_ac_share = plan.structure.ac_share;
+  while (true) {
+    const Graph graph = build_graph(config->policy, plan.structure);
+    plan.vertices.clear();
+    for (const Vertex& vertex : graph.vertices) {
+      plan.vertices.push_back(random_vertex_plan(vertex, *config, rng));
+      if (rng.below(2) == 0) {
+        const VertexPlan own = plan.vertices.back();
+        plan.vertices.back() = plan.vertices[static_cast<std::size_t>(
+            rng.below(static_cast<std::int64_t>(plan.vertices.size())))];
+        const Graph alone{{vertex}, {}};
+        if (!find_violations(Plan{{}, {plan.vertices.back()}}, alone, *config).empty()) {
+          plan.vertices.back() = own;
+        }
+      }
+    }
+    if (find_violations(plan, graph, *config).empty()) return plan;
+    plan.structure.cuts = 0;  // chunks too small for a split
+  }
+}
+
 /// One change of a plan: another plan for a vertex, the plan of another vertex, or another
 /// structure.
 inline void change_plan(Plan* plan, const WorkloadConfig& config, Rng& rng) {

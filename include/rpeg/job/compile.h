@@ -1,8 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "rpeg/job/job.h"
 
@@ -12,10 +13,12 @@ namespace rpeg {
 /// config.json and of the safetensors headers, vocabulary of the tokenizer, prompt and response
 /// lengths against the model's positions), assigns ranks, builds the rank programs and transfer
 /// lists, and proves them (`check_programs`). Throws kUsage for whatever cannot run, each feature
-/// that this version lacks by name. `output_dir` is where relative run-time outputs go.
+/// that this version lacks by name, and for a rank that needs more than `device_bytes` of memory
+/// (see check_memory). `output_dir` is where relative run-time outputs go.
 Job compile_job(const JobConfig& config,
                 const PlanFile& plan,
-                const std::filesystem::path& output_dir);
+                const std::filesystem::path& output_dir,
+                std::optional<std::int64_t> device_bytes = {});
 
 /// Executes all rank programs together without data, at least `iterations` iterations and enough
 /// for shifts and staleness to show, then the receives of the weights that are still on their way
@@ -42,7 +45,8 @@ std::string mpirun_script(const Job& job, const ScriptPaths& paths);
 /// Text of submit.sbatch: nodes and tasks as the plan places them, the keys of `slurm`, srun with
 /// PMIx.
 std::string sbatch_script(const Job& job, const ScriptPaths& paths);
-/// Text of summary.md: what runs where, memory, messages, expected step time.
+/// Text of summary.md: what runs where, groups, copies, messages beside their predicted bytes, the
+/// memory of every rank, expected step time.
 std::string job_summary(const Job& job);
 
 }  // namespace rpeg

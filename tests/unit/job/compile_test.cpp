@@ -74,6 +74,20 @@ PlanFile split_plan(Algorithm algorithm) {
                     {"t_pi", "r0 n[0-0] g[0-2]"}});
 }
 
+/// Cut, stale, with tensor and pipeline parallelism.
+PlanFile deep_plan() {
+  WorkloadConfig inputs = tiny_inputs(Algorithm::kGrpo);
+  inputs.workload.gen_quantiles = {{0.5, 2}, {1.0, 4}};
+  PlanFile plan = tiny_plan(inputs,
+                            {{"g_pi", "r0 n[0-1] g[0-1] as 2 1 2"},
+                             {"i_ref", "r0 n[0-0] g[2-3] as 1 2 1"},
+                             {"t_pi", "r0 n[1-1] g[0-3] as 1 2 2"}},
+                            {.tau_actor = 1, .cuts = 1});
+  plan.schedule.back().shift = 1;  // t_pi beside the generation of the next iteration
+  plan.predicted.breakdown["t_pi->g_pi"].bytes = 1000.0;
+  return plan;
+}
+
 TEST_F(CompileTest, TakesNumbersAndPathsFromTheFiles) {
   PlanFile plan = split_plan(Algorithm::kPpo);
   plan.inputs.models[0]->rope_theta = 5000.0;  // the plan does not care; config.json says 10000
@@ -91,8 +105,9 @@ TEST_F(CompileTest, TakesNumbersAndPathsFromTheFiles) {
 }
 
 TEST_F(CompileTest, RunYamlReadsBackEqual) {
-  for (const Algorithm algorithm : {Algorithm::kPpo, Algorithm::kGrpo}) {
-    write(split_plan(algorithm),
+  for (const PlanFile& plan :
+       {split_plan(Algorithm::kPpo), split_plan(Algorithm::kGrpo), deep_plan()}) {
+    write(plan,
           {{"sampling: {temperature: 1.0}", "sampling: {temperature: 0.7, top_p: 0.9, top_k: 4}"},
            {"reward: {verifier: copy}", "reward: {verifier: regex, pattern: \"^[0-9]+: \\\\w\"}"},
            {"  prompts: data.jsonl", "  prompts: data.jsonl\n  template: \"{prompt}\\n\""}});
@@ -293,10 +308,29 @@ TEST_F(CompileTest, ScriptsStartTheRightNumberOfRanks) {
     write_file_atomic(folder_ / "script.sh", script);
     EXPECT_EQ(std::system(("bash -n " + (folder_ / "script.sh").string()).c_str()), 0) << script;
   }
-  EXPECT_THAT(job_summary(job),
-              AllOf(HasSubstr("grpo on 5 ranks of 2 nodes"),
-                    HasSubstr("| t_pi | train | actor | 3 | 1 | r0 n[0-0] g[0-2] | 0 1 2 |"),
-                    HasSubstr("1024 per second, 8.847e+07 per day")));
+  EXPECT_THAT(
+      job_summary(job),
+      AllOf(HasSubstr("grpo on 5 ranks of 2 nodes"),
+            HasSubstr("| t_pi | train | actor | (3,1,1) | 1 | r0 n[0-0] g[0-2] | 0-2 | 0 |"),
+            HasSubstr("1024 per second, 8.847e+07 per day")));
+}
+
+TEST_F(CompileTest, TheSummaryComparesWithThePrediction) {
+  write(deep_plan());
+  const std::string summary = job_summary(compile());
+  EXPECT_THAT(summary,
+              AllOf(HasSubstr("| actor | language | g_pi.1 g_pi.2 | k - 1 (0 before) | 0-1 4-5 |"),
+                    HasSubstr("2 kB predicted, "),
+                    HasSubstr("| 4 | 1 | 0 | g_pi.1 g_pi.2 t_pi |")));
+}
+
+TEST_F(CompileTest, RanksMustFitTheirDevice) {
+  write(split_plan(Algorithm::kGrpo));
+  std::vector<std::string> warnings;
+  const JobConfig config = load_job_config(job_yaml_, warnings);
+  const PlanFile plan = load_plan_file(config.plan);
+  (void)compile_job(config, plan, folder_ / "run", 1'000'000);
+  EXPECT_THROW((void)compile_job(config, plan, folder_ / "run", 1000), Error);
 }
 
 TEST_F(CompileTest, EqualNodesNeedNoListOfHosts) {
@@ -328,6 +362,9 @@ TEST_F(CompileTest, TheToolWritesEverythingAndReportsInputErrors) {
   EXPECT_FALSE(fs::exists(out / "submit.sbatch"));
   ASSERT_EQ(jobplan(config + " --emit-sbatch --out-dir " + out.string(), log), 0);
   EXPECT_TRUE(fs::exists(out / "submit.sbatch"));
+
+  EXPECT_EQ(jobplan(config + " --device-gb 0.000001 --out-dir " + out.string(), log), 2);
+  EXPECT_THAT(read_file(log), AllOf(HasSubstr("rank "), HasSubstr("needs"), HasSubstr("1 kB")));
 
   EXPECT_EQ(jobplan(config, log), 2);
   EXPECT_THAT(read_file(log), HasSubstr("--out-dir"));

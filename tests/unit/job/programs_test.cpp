@@ -2,10 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "rpeg/base/error.h"
-#include "rpeg/base/rng.h"
 #include "rpeg/job/tensors.h"
 #include "support/tiny_job.h"
 
@@ -118,16 +115,187 @@ TEST(Programs, ADataItemReachesARankOnce) {
                           "train t_V 0-16"));
 }
 
-TEST(Programs, TasksThatLagBehindRunLastInTheirIteration) {
+TEST(Programs, RunInTheOrderOfThePeriod) {
   PlanFile plan = tiny_plan(tiny_inputs(Algorithm::kPpo), {});
   for (ScheduleEntry& entry : plan.schedule) {
     // t_V of the previous iteration between g_pi and the others.
     entry.order = entry.id == "t_V" ? 1 : entry.order * 10;
     entry.shift = entry.id == "t_V" ? 1 : 0;
   }
-  EXPECT_EQ(program_text(tiny_job(plan), 0).back(), "train t_V 0-16");
+  const Job job = tiny_job(plan);
+  EXPECT_THAT(program_text(job, 0),
+              ElementsAre("generate g_pi 0-16",
+                          "train t_V 0-16 shift 1",
+                          "infer i_V 0-16",
+                          "infer i_ref 0-16",
+                          "train t_pi 0-16"));
+  EXPECT_EQ(failure(job), "");
   plan.schedule[0].order = 1000;  // g_pi after its consumers
+  try {
+    (void)tiny_job(plan);
+    FAIL() << "compiled";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("runs i_V (order 10, shift 0) before g_pi (order 1000, shift 0)"),
+                      HasSubstr("in the same iteration")));
+  }
+}
+
+TEST(Programs, OfARankBeginWithItsFirstTask) {
+  PlanFile plan = two_rank_plan(Algorithm::kGrpo);
+  for (ScheduleEntry& entry : plan.schedule) {
+    entry.shift = entry.id == "t_pi" ? 1 : 0;
+  }
+  // Weights of iteration k - 1 would come too late for iteration k.
   EXPECT_THROW((void)tiny_job(plan), Error);
+  plan.plan.structure.tau_actor = 1;
+  const Job job = tiny_job(plan);
+  EXPECT_EQ(program_text(job, 1).back(), "send_weights t_pi rank 0");  // no shift: its only task
+  EXPECT_EQ(failure(job), "");
+}
+
+WorkloadConfig cut_inputs() {
+  WorkloadConfig inputs = tiny_inputs(Algorithm::kGrpo);
+  inputs.workload.gen_quantiles = {{0.5, 2}, {1.0, 4}};
+  return inputs;
+}
+
+TEST(Programs, OfCutGenerationHandSlotsOn) {
+  const Job job = tiny_job(tiny_plan(
+      cut_inputs(),
+      {{"g_pi", "r0 n[0-0] g[0-1]"}, {"i_ref", "r0 n[0-0] g[2-2]"}, {"t_pi", "r0 n[0-0] g[3-3]"}},
+      {.cuts = 1}));
+  EXPECT_THAT(program_text(job, 1),
+              ElementsAre("receive_weights t_pi rank 3",
+                          "generate g_pi.1 8-16 slot 4-8",
+                          "send rollout g_pi.1 slot 4-8 rank 2",
+                          "send rollout g_pi.1 8-16 slot 4-8 rank 3",
+                          "send score g_pi.1 8-16 slot 4-8 rank 3",
+                          "generate g_pi.2 8-16 slot 4-8",
+                          "send rollout g_pi.2 slot 4-8 rank 2",
+                          "send rollout g_pi.2 8-16 slot 4-8 rank 3",
+                          "send score g_pi.2 8-16 slot 4-8 rank 3"));
+  EXPECT_THAT(program_text(job, 2),
+              ElementsAre("receive rollout g_pi.1 slot 0-4 rank 0",
+                          "receive rollout g_pi.1 slot 4-8 rank 1",
+                          "infer i_ref.1 slot 0-8",
+                          "send ref_logprobs i_ref.1 0-16 slot 0-8 rank 3",
+                          "receive rollout g_pi.2 slot 0-4 rank 0",
+                          "receive rollout g_pi.2 slot 4-8 rank 1",
+                          "infer i_ref.2 slot 0-8",
+                          "send ref_logprobs i_ref.2 0-16 slot 0-8 rank 3"));
+  EXPECT_EQ(failure(job), "");
+}
+
+TEST(Programs, OfCutGenerationKeepWhatTheirRankHas) {
+  // i_ref and t_pi on ranks 2 and 3: what came for i_ref is not sent again.
+  const Job job = tiny_job(tiny_plan(
+      cut_inputs(),
+      {{"g_pi", "r0 n[0-0] g[0-1]"}, {"i_ref", "r0 n[0-0] g[2-3]"}, {"t_pi", "r0 n[0-0] g[2-3]"}},
+      {.cuts = 1}));
+  EXPECT_THAT(program_text(job, 2),
+              ElementsAre("receive rollout g_pi.1 slot 0-4 rank 0",
+                          "infer i_ref.1 slot 0-4",
+                          "receive rollout g_pi.2 slot 0-4 rank 0",
+                          "infer i_ref.2 slot 0-4",
+                          "receive score g_pi.1 0-8 slot 0-4 rank 0",
+                          "receive score g_pi.2 0-8 slot 0-4 rank 0",
+                          "train t_pi 0-8",
+                          "send_weights t_pi rank 0"));  // rank 1 gets its weights from rank 3
+  EXPECT_EQ(failure(job), "");
+}
+
+TEST(Programs, OfOfflineDpoWorkOnPairsOfTheDataSet) {
+  WorkloadConfig inputs = tiny_inputs(Algorithm::kDpo);
+  inputs.workload.samples_per_prompt = 1;
+  const Job job =
+      tiny_job(tiny_plan(inputs, {{"i_ref", "r0 n[0-0] g[0-0]"}, {"t_pi", "r0 n[0-0] g[1-2]"}}));
+  // The empty message of iteration k - 2 keeps the reference from running ahead of training.
+  EXPECT_THAT(program_text(job, 0),
+              ElementsAre("receive rollout t_pi shift 2 rank 1",
+                          "infer i_ref 0-16",
+                          "send ref_logprobs i_ref 0-8 rank 1",
+                          "send ref_logprobs i_ref 8-16 rank 2"));
+  EXPECT_THAT(
+      program_text(job, 1),
+      ElementsAre(
+          "receive ref_logprobs i_ref 0-8 rank 0", "train t_pi 0-8", "send rollout t_pi rank 0"));
+  EXPECT_EQ(job.ranks[0].program[0].capacity_bytes, 0);
+  EXPECT_EQ(failure(job), "");
+}
+
+TEST(Programs, OfOnlineDpoKeepThePromptTogether) {
+  WorkloadConfig inputs = tiny_inputs(Algorithm::kDpo);
+  inputs.policy.dpo_mode = DpoMode::kOnline;
+  inputs.workload.samples_per_prompt = 4;
+  const Job job = tiny_job(tiny_plan(
+      inputs,
+      {{"g_pi", "r0 n[0-0] g[0-0]"}, {"i_ref", "r0 n[0-0] g[1-3]"}, {"t_pi", "r0 n[0-0] g[0-0]"}}));
+  // 8 prompts over 3 replicas: 3, 3, 2, of 4 samples each; the scores say which two count.
+  EXPECT_THAT(program_text(job, 2),
+              ElementsAre("receive rollout g_pi 12-24 rank 0",
+                          "receive score g_pi 12-24 rank 0",
+                          "infer i_ref 12-24",
+                          "send ref_logprobs i_ref 12-24 rank 0"));
+  // 3 prompts x 2 sequences x (index and 4 log-probabilities).
+  EXPECT_EQ(job.ranks[2].program[3].capacity_bytes, 3 * 2 * (4 + 16));
+  EXPECT_EQ(failure(job), "");
+}
+
+TEST(Programs, OfARewardModelTakeItsScores) {
+  WorkloadConfig inputs = tiny_inputs(Algorithm::kGrpo);
+  inputs.policy.reward = RewardSource::kModel;
+  inputs.models[static_cast<std::size_t>(ModelRole::kReward)] = tiny_spec();
+  const Job job = tiny_job(
+      tiny_plan(inputs, {{"g_pi", "r0 n[0-0] g[0-0]"}, {"i_R", "r0 n[0-0] g[1-2] as 1 1 2"}}));
+  EXPECT_THAT(
+      program_text(job, 1),
+      ElementsAre(
+          "receive rollout g_pi 0-16 rank 0", "infer i_R 0-16", "send score i_R 0-16 rank 0"));
+  EXPECT_THAT(program_text(job, 2), ElementsAre("infer i_R 0-16"));  // its leader talks
+  EXPECT_TRUE(copy_of(job, find_vertex(job.graph, "i_R")).is_frozen);
+  EXPECT_EQ(failure(job), "");
+}
+
+WorkloadConfig shared_inputs() {
+  WorkloadConfig inputs = tiny_inputs(Algorithm::kPpo);
+  inputs.policy.allow_ac_share = true;
+  inputs.models[static_cast<std::size_t>(ModelRole::kCritic)] = inputs.models[0];
+  return inputs;
+}
+
+TEST(Copies, OfASharedTrunkHaveBothHeads) {
+  const Job job = tiny_job(tiny_plan(shared_inputs(), {}, {.ac_share = true}));
+  ASSERT_EQ(job.copies.size(), 2U);  // the reference has its own
+  EXPECT_TRUE(job.copies[0].is_trained);
+  EXPECT_EQ(job.copies[0].head, Head::kBoth);
+  EXPECT_EQ(job.copies[0].vertices.size(), 3U);
+  EXPECT_TRUE(job.transfers.empty());
+  EXPECT_EQ(failure(job), "");
+}
+
+TEST(Copies, ThatArePublishedGoThroughMessages) {
+  const Job job = tiny_job(tiny_plan(tiny_inputs(Algorithm::kGrpo), {}), Publish::kBuffered);
+  EXPECT_EQ(job.copies.size(), 3U);
+  EXPECT_THAT(program_text(job, 0),
+              ElementsAre("receive_weights t_pi rank 0",
+                          "generate g_pi 0-16",
+                          "infer i_ref 0-16",
+                          "train t_pi 0-16",
+                          "send_weights t_pi rank 0"));
+  EXPECT_EQ(failure(job), "");
+}
+
+TEST(Copies, AreSharedOnlyInStep) {
+  const Structure structure{.tau_actor = 1, .tau_critic = 1, .ac_share = true};
+  PlanFile plan = tiny_plan(shared_inputs(), {}, structure);
+  EXPECT_EQ(tiny_job(plan).copies.size(), 3U);  // trained, read by g_pi and i_V, reference
+  for (ScheduleEntry& entry : plan.schedule) {
+    entry.shift = entry.id == "g_pi" ? 0 : 1;  // g_pi of iteration k + 1 before i_V of k
+  }
+  const Job job = tiny_job(plan);
+  EXPECT_EQ(job.copies.size(), 4U);
+  EXPECT_EQ(failure(job), "");
 }
 
 TEST(Transfers, DealTensorsByBytesOverReplicas) {
@@ -137,11 +305,14 @@ TEST(Transfers, DealTensorsByBytesOverReplicas) {
   ASSERT_EQ(job.transfers.size(), 1U);
   const WeightTransfer& transfer = job.transfers[0];
   EXPECT_EQ(transfer.tensors.front().name, "model.embed_tokens.weight");
-  ASSERT_EQ(transfer.messages.size(), 3U);
+  ASSERT_EQ(transfer.messages.size(), 4U);  // one of them from rank 1 to itself
   std::vector<int> copies(transfer.tensors.size(), 0);
   std::int64_t total = 0;
   std::int64_t most = 0;
   for (const WeightMessage& message : transfer.messages) {
+    if (message.from == message.to) {
+      continue;
+    }
     EXPECT_EQ(message.to, 0);
     total += message.bytes;
     most = std::max(most, message.bytes);
@@ -158,6 +329,31 @@ TEST(Transfers, DealTensorsByBytesOverReplicas) {
   EXPECT_LE(most, 4 * (elements / 3 + 96)) << "within a largest tensor of an even share";
 }
 
+TEST(Transfers, TakeWhatIsNear) {
+  // Both nodes train whole copies; the generating ranks get theirs from their own node.
+  const Job job = tiny_job(tiny_plan(tiny_inputs(Algorithm::kGrpo),
+                                     {{"g_pi", "r0 n[0-1] g[0-0]"}, {"t_pi", "r0 n[0-1] g[1-2]"}}));
+  ASSERT_EQ(job.transfers.size(), 1U);
+  EXPECT_EQ(job.transfers[0].messages.size(), 4U);
+  for (const WeightMessage& message : job.transfers[0].messages) {
+    EXPECT_EQ(job.ranks[static_cast<std::size_t>(message.from)].node,
+              job.ranks[static_cast<std::size_t>(message.to)].node);
+  }
+}
+
+TEST(Transfers, LeaveWhatTheReceiverTrains) {
+  // Rank 0 trains the first half of every matrix and needs all of it.
+  const Job job =
+      tiny_job(tiny_plan(tiny_inputs(Algorithm::kGrpo),
+                         {{"g_pi", "r0 n[0-0] g[0-1]"}, {"t_pi", "r0 n[0-0] g[0-1] as 1 1 2"}}));
+  ASSERT_EQ(job.transfers[0].messages.size(), 4U);
+  const WeightMessage& message = job.transfers[0].messages[2];  // 1 to 0
+  EXPECT_EQ(message.from, 1);
+  EXPECT_EQ(message.to, 0);
+  // Half of embedding, head, Q, O and FFN; K and V of the one key-value head are on both.
+  EXPECT_EQ(message.bytes, 4 * (2 * 32 + 2 * (32 + 32 + 144)));
+}
+
 TEST(Transfers, ACriticSendsAScalarHead) {
   const Job job = tiny_job(tiny_plan(tiny_inputs(Algorithm::kPpo), {{"t_V", "r0 n[0-0] g[1-1]"}}));
   ASSERT_EQ(job.transfers.size(), 1U);
@@ -170,153 +366,6 @@ TEST(Tensors, TiedModelsHaveNoHead) {
   spec.tied_embeddings = true;
   EXPECT_EQ(model_tensors(spec, false).back().name, "model.norm.weight");
   EXPECT_EQ(model_tensors(spec, true).back().shape, (std::vector<std::int64_t>{1, 8}));
-}
-
-/// A random block of the cluster of 2 nodes with 4 GPUs.
-std::string random_block(Rng& rng) {
-  const std::int64_t node = rng.below(2);
-  const std::int64_t last_node = node + rng.below(2 - node);
-  const std::int64_t gpu = rng.below(4);
-  const std::int64_t last_gpu = gpu + rng.below(4 - gpu);
-  return fmt::format("r0 n[{}-{}] g[{}-{}]", node, last_node, gpu, last_gpu);
-}
-
-TEST(Programs, OfRandomPlacementsAreProven) {
-  Rng rng(3);
-  for (int i = 0; i < 400; ++i) {
-    WorkloadConfig inputs = tiny_inputs(rng.below(2) == 0 ? Algorithm::kPpo : Algorithm::kGrpo);
-    inputs.policy.minibatches = 1 + rng.below(2);
-    inputs.policy.kl_reference = rng.below(4) != 0;
-    inputs.policy.recompute_logprobs = rng.below(2) == 0;
-    std::map<std::string, std::string> placements;
-    std::string text;
-    for (const char* vertex : {"g_pi", "i_V", "i_ref", "i_pi", "t_V", "t_pi"}) {
-      placements[vertex] = random_block(rng);
-      text += fmt::format("{} {}; ", vertex, placements[vertex]);
-    }
-    EXPECT_EQ(failure(tiny_job(tiny_plan(inputs, placements))), "") << text;
-  }
-}
-
-/// A PPO job on ranks 0 to 3 with both trainings on ranks 0 and 1.
-Job ppo_job() {
-  return tiny_job(tiny_plan(tiny_inputs(Algorithm::kPpo),
-                            {{"g_pi", "r0 n[0-0] g[2-3]"},
-                             {"i_V", "r0 n[0-0] g[0-1]"},
-                             {"i_ref", "r0 n[0-0] g[2-2]"},
-                             {"t_V", "r0 n[0-0] g[0-1]"},
-                             {"t_pi", "r0 n[0-0] g[0-1]"}}));
-}
-
-using Program = std::vector<Instruction>;
-
-Program::iterator find(Program& program, InstructionKind kind) {
-  const auto at = std::find_if(
-      program.begin(), program.end(), [&](const Instruction& i) { return i.kind == kind; });
-  EXPECT_NE(at, program.end());
-  return at;
-}
-
-TEST(CheckPrograms, AcceptsTheCompiledJob) { EXPECT_EQ(failure(ppo_job()), ""); }
-
-TEST(CheckPrograms, NamesTheReceiverOfAMissingSend) {
-  Job job = ppo_job();
-  Program& program = job.ranks[2].program;
-  program.erase(find(program, InstructionKind::kSend));
-  EXPECT_THAT(failure(job),
-              AllOf(HasSubstr("deadlock"),
-                    HasSubstr("rank 0, instruction 0 (receive rollout of g_pi from rank 2"),
-                    HasSubstr("waits for rank 2")));
-}
-
-TEST(CheckPrograms, PrintsTheCycleOfCrossedCollectives) {
-  Job job = ppo_job();
-  Program& program = job.ranks[0].program;
-  const auto first = find(program, InstructionKind::kTrain);
-  const auto second = std::find_if(first + 1, program.end(), [](const Instruction& i) {
-    return i.kind == InstructionKind::kTrain;
-  });
-  // All inputs first, then the trainings in the wrong order.
-  std::rotate(first, first + 1, second);
-  std::swap(*(second - 1), *second);
-  EXPECT_THAT(failure(job),
-              AllOf(HasSubstr("(train t_pi) of iteration 0 waits for rank 1"),
-                    HasSubstr("(train t_V) of iteration 0 waits for rank 0")));
-}
-
-TEST(CheckPrograms, PrintsTheCycleOfASwappedOrder) {
-  // Rank 2 waits for the new weights before it sends what rank 0 needs to make them.
-  Job job = ppo_job();
-  Program& program = job.ranks[2].program;
-  const auto receive = find(program, InstructionKind::kReceiveWeights);
-  std::rotate(find(program, InstructionKind::kSend), receive, receive + 1);
-  EXPECT_THAT(failure(job),
-              AllOf(HasSubstr("deadlock"),
-                    HasSubstr("(receive_weights of t_pi from rank"),
-                    HasSubstr("(receive rollout of g_pi from rank 2")));
-}
-
-TEST(CheckPrograms, RejectsAWrongVersion) {
-  Job job = ppo_job();
-  // The message of one transfer is dropped on both sides.
-  Program& to = job.ranks[2].program;
-  const auto receive = find(to, InstructionKind::kReceiveWeights);
-  Program& from = job.ranks[static_cast<std::size_t>(receive->peer)].program;
-  from.erase(std::find_if(from.begin(), from.end(), [&](const Instruction& i) {
-    return i.kind == InstructionKind::kSendWeights && i.message == receive->message;
-  }));
-  to.erase(receive);
-  EXPECT_THAT(failure(job),
-              AllOf(HasSubstr("rank 2, instruction 0 (generate g_pi) of iteration 1"),
-                    HasSubstr("needs version 1 of the actor's weights"),
-                    HasSubstr("has version 0")));
-}
-
-TEST(CheckPrograms, RejectsACollectiveThatOneMemberSkips) {
-  Job job = ppo_job();
-  Program& program = job.ranks[1].program;
-  program.erase(find(program, InstructionKind::kTrain));
-  EXPECT_THAT(failure(job), HasSubstr("rank 1 computes t_V 0 times"));
-}
-
-TEST(CheckPrograms, RejectsAnotherTag) {
-  Job job = ppo_job();
-  find(job.ranks[0].program, InstructionKind::kReceive)->tag += 1000;
-  EXPECT_THAT(failure(job), AllOf(HasSubstr("deadlock"), HasSubstr("tag 1000")));
-}
-
-TEST(CheckPrograms, RejectsOtherSequences) {
-  Job job = ppo_job();
-  find(job.ranks[0].program, InstructionKind::kReceive)->sequences[0].last -= 1;
-  EXPECT_THAT(failure(job), HasSubstr("gets another message"));
-  job = ppo_job();
-  Program& program = job.ranks[2].program;
-  std::rotate(program.begin(), program.begin() + 1, program.begin() + 2);
-  EXPECT_THAT(failure(job), HasSubstr("sends what the rank has not computed"));
-}
-
-TEST(CheckPrograms, RejectsAMissingInput) {
-  Job job = ppo_job();
-  Program& program = job.ranks[0].program;
-  const auto train = find(program, InstructionKind::kTrain);
-  std::rotate(train - 1, train, train + 1);  // before its last input
-  EXPECT_THAT(failure(job), AllOf(HasSubstr("(train t_V)"), HasSubstr("its input is not there")));
-}
-
-TEST(CheckPrograms, RejectsAMessageThatNobodyReceives) {
-  Job job = ppo_job();
-  Program& program = job.ranks[2].program;
-  const auto send = find(program, InstructionKind::kSend);
-  Instruction extra = *send;
-  extra.tag = 999;
-  program.insert(send, extra);
-  EXPECT_THAT(failure(job), HasSubstr("runs ahead of its receiver"));
-  try {
-    check_programs(job, 1);
-    FAIL() << "a message is left over";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("nobody receives this message"));
-  }
 }
 
 }  // namespace

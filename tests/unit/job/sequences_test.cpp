@@ -83,6 +83,34 @@ TEST(Sequences, SetOperationsAgreeWithSets) {
   }
 }
 
+TEST(Sequences, UnitsStayTogether) {
+  // 5 prompts of 2 sequences over 2 mini-batches (3 and 2 prompts), each over 2 replicas.
+  EXPECT_EQ(owned_sequences(Op::kTrain, 10, 2, 2, 0, 2), (Ranges{{0, 4}, {6, 8}}));
+  EXPECT_EQ(owned_sequences(Op::kTrain, 10, 2, 2, 1, 2), (Ranges{{4, 6}, {8, 10}}));
+  EXPECT_EQ(minibatch_sequences(10, 2, 1, 2), (SequenceRange{6, 10}));
+}
+
+TEST(Sequences, StagesEndWithTheirShareOfEveryReplica) {
+  WorkloadConfig inputs;
+  inputs.workload.batch_size = 10;
+  inputs.workload.generation_length = 8;
+  inputs.workload.gen_quantiles = {{0.5, 2.0}, {0.75, 4.0}, {1.0, 8.0}};
+  // Replicas of 4, 3 and 3: by 0.5 ⌈2⌉, ⌈1.5⌉, ⌈1.5⌉ have ended, by 0.75 ⌈3⌉, ⌈2.25⌉, ⌈2.25⌉.
+  const auto slots = [&](std::uint32_t cuts, std::int32_t stage, int replica) {
+    return stage_slots(inputs, cuts, stage, 3, replica);
+  };
+  EXPECT_EQ(slots(3, 1, 0), (SequenceRange{0, 2}));
+  EXPECT_EQ(slots(3, 1, 1), (SequenceRange{2, 4}));
+  EXPECT_EQ(slots(3, 1, 2), (SequenceRange{4, 6}));
+  EXPECT_EQ(slots(3, 2, 0), (SequenceRange{0, 1}));
+  EXPECT_EQ(slots(3, 2, 2), (SequenceRange{2, 3}));
+  EXPECT_EQ(slots(3, 3, 0), (SequenceRange{0, 1}));
+  EXPECT_EQ(slots(3, 3, 1), (SequenceRange{1, 1}));  // all three have ended
+  // One cut at 0.75.
+  EXPECT_EQ(slots(2, 1, 1), (SequenceRange{3, 6}));
+  EXPECT_EQ(slots(2, 2, 0), (SequenceRange{0, 1}));
+}
+
 TEST(Sequences, CapacityIsThatOfFullLengthResponses) {
   // A rollout of 4 tokens: index 4, length 4, stopped 4, tokens 16, log-probabilities 16.
   EXPECT_EQ(message_capacity_bytes(Payload::kRollout, 3, 4), 3 * (4 + 4 + 4 + 16 + 16));
