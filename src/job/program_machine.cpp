@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "job/held_data.h"
-#include "job/program_steps.h"
+#include "job/program_state.h"
 #include "job/static_check.h"
 #include "rpeg/base/error.h"
 
@@ -28,49 +28,22 @@ struct Message {
   std::int64_t iteration = 0;
 };
 
-/// The ranks that compute a vertex, or a replica of it, together.
-struct Group {
-  std::vector<int> members;
-  std::int64_t rounds = 0;  ///< times that all have entered
-  std::int64_t iteration = 0;
-  std::vector<int> inside;  ///< members that wait for the others
-};
-
-using DataKey = std::tuple<std::int64_t, VertexId, Payload>;  // iteration, producer, what
-
-struct RankState {
-  std::vector<ProgramStep> steps;
-  std::size_t at = 0;
-  bool is_inside = false;  ///< of the computation at `at`, waiting for the others
-  std::map<DataKey, HeldData> held;
-  std::vector<std::int64_t> versions;  ///< by copy; kBeingWritten while messages arrive
-  std::vector<std::size_t> arrived;    ///< by transfer: messages of the version that arrives
-  std::vector<std::size_t> expected;   ///< by transfer: messages that make a version
-  std::vector<std::int64_t> computed;  ///< by vertex: the last iteration, -1 before
-};
-
-constexpr std::int64_t kBeingWritten = -1;
-
-/// What a replica needs before it computes.
-struct Input {
-  VertexId producer{};
-  Payload payload = Payload::kRollout;
-  ReplicaWork work;
-};
-
 class Machine {
  public:
   Machine(const Job& job, std::int64_t iterations, const std::vector<std::int64_t>& most_in_flight)
-      : job_(job), iterations_(iterations), most_in_flight_(most_in_flight) {
+      : job_(job),
+        iterations_(iterations),
+        most_in_flight_(most_in_flight),
+        groups_(build_groups(job)),
+        inputs_(find_inputs(job)),
+        ranks_(build_rank_states(job, iterations)) {
     for (const Block& block : job.blocks) {
       places_.emplace_back(job.ranks.size());
-      for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
-        places_.back()[rank] = place_in_block(block, static_cast<int>(rank));
+      for (std::size_t i = 0; i < block.ranks.size(); ++i) {
+        const int rank = block.ranks[i];
+        places_.back()[static_cast<std::size_t>(rank)] = place_in_block(block, rank);
       }
     }
-    build_works();
-    build_groups();
-    build_ranks();
   }
 
   void run() {
@@ -97,80 +70,6 @@ class Machine {
  private:
   using Channel = std::tuple<int, int, int>;  // from, to, tag
 
-  void build_works() {
-    for (std::size_t v = 0; v < job_.graph.vertices.size(); ++v) {
-      const VertexId vertex{static_cast<std::int32_t>(v)};
-      works_.emplace_back();
-      for (int dp = 0; dp < block_of(job_, vertex).parallelism.dp; ++dp) {
-        works_.back().push_back(replica_work(job_, vertex, dp));
-      }
-    }
-  }
-
-  void build_groups() {
-    groups_.resize(job_.graph.vertices.size());
-    inputs_.resize(job_.graph.vertices.size());
-    for (std::size_t v = 0; v < groups_.size(); ++v) {
-      const Block& block = block_of(job_, VertexId{static_cast<std::int32_t>(v)});
-      const int replicas = block.parallelism.dp;
-      if (is_training(job_.graph.vertices[v].op)) {
-        groups_[v].emplace_back().members = block.ranks;
-      } else {
-        for (int dp = 0; dp < replicas; ++dp) {
-          groups_[v].emplace_back().members = replica_ranks(block, dp);
-        }
-      }
-      inputs_[v].resize(static_cast<std::size_t>(replicas));
-      for (int dp = 0; dp < replicas; ++dp) {
-        inputs_[v][static_cast<std::size_t>(dp)] = find_inputs(v, dp);
-      }
-    }
-  }
-
-  void build_ranks() {
-    for (const RankSpec& rank : job_.ranks) {
-      RankState state;
-      state.steps = unroll_program(job_, rank, iterations_);
-      state.versions.assign(job_.copies.size(), 0);
-      state.arrived.assign(job_.transfers.size(), 0);
-      state.expected.assign(job_.transfers.size(), 0);
-      state.computed.assign(job_.graph.vertices.size(), -1);
-      ranks_.push_back(std::move(state));
-    }
-    for (std::size_t t = 0; t < job_.transfers.size(); ++t) {
-      for (const WeightMessage& message : job_.transfers[t].messages) {
-        ++ranks_[static_cast<std::size_t>(message.to)].expected[t];
-      }
-    }
-  }
-
-  /// Training takes its sequences out of the slots of every replica of generation that has any.
-  std::vector<Input> find_inputs(std::size_t vertex, int replica) const {
-    std::vector<Input> inputs;
-    const VertexId id{static_cast<std::int32_t>(vertex)};
-    const ReplicaWork& work = works_[vertex][static_cast<std::size_t>(replica)];
-    for (const Edge& edge : job_.graph.edges) {
-      if (edge.to != id) {
-        continue;
-      }
-      const std::int32_t stage = job_.graph.vertices[index(edge.from)].stage;
-      for (const Payload payload : edge_payloads(job_, edge)) {
-        if (stage == 0 || job_.graph.vertices[vertex].stage > 0) {
-          inputs.push_back({edge.from, payload, work});
-          continue;
-        }
-        const VertexId generation = find_vertex(job_.graph, fmt::format("g_pi.{}", stage));
-        for (const ReplicaWork& generated : works_[index(generation)]) {
-          ReplicaWork part{intersect(generated.sequences, work.sequences), generated.slots};
-          if (!part.sequences.empty() && !part.slots.empty()) {
-            inputs.push_back({edge.from, payload, std::move(part)});
-          }
-        }
-      }
-    }
-    return inputs;
-  }
-
   bool is_done(std::size_t rank) const { return ranks_[rank].at == ranks_[rank].steps.size(); }
   const ProgramStep& current_step(std::size_t rank) const {
     return ranks_[rank].steps[ranks_[rank].at];
@@ -195,7 +94,7 @@ class Machine {
     const BlockPlace& place = place_of(rank, vertex);
     return place.pp == 0 && place.tp == 0;
   }
-  Group& group_of(std::size_t rank, VertexId vertex) {
+  ComputeGroup& group_of(std::size_t rank, VertexId vertex) {
     auto& groups = groups_[index(vertex)];
     return groups.size() == 1 ? groups.front()
                               : groups[static_cast<std::size_t>(place_of(rank, vertex).dp)];
@@ -230,7 +129,7 @@ class Machine {
     }
     const VertexId vertex = current(rank).vertex;
     const std::int64_t iteration = current_step(rank).iteration;
-    Group& group = group_of(rank, vertex);
+    ComputeGroup& group = group_of(rank, vertex);
     if (group.inside.empty()) {
       group.iteration = iteration;
     } else if (group.iteration != iteration) {
@@ -304,7 +203,7 @@ class Machine {
     }
     const BlockPlace& place = place_of(rank, vertex);
     const std::int64_t iteration = current_step(rank).iteration;
-    for (const Input& input : inputs_[index(vertex)][static_cast<std::size_t>(place.dp)]) {
+    for (const ComputeInput& input : inputs_[index(vertex)][static_cast<std::size_t>(place.dp)]) {
       if (!covers(ranks_[rank].held[{iteration, input.producer, input.payload}], input.work)) {
         const bool has_slots = !input.work.slots.empty();
         const SequenceRange& first = (has_slots ? input.work.slots : input.work.sequences).front();
@@ -436,7 +335,7 @@ class Machine {
     if (!is_compute(instruction.kind)) {
       return {static_cast<std::size_t>(instruction.peer)};
     }
-    const Group& group = group_of(rank, instruction.vertex);
+    const ComputeGroup& group = group_of(rank, instruction.vertex);
     std::vector<std::size_t> absent;
     for (const int member : group.members) {
       if (std::find(group.inside.begin(), group.inside.end(), member) == group.inside.end()) {
@@ -478,11 +377,10 @@ class Machine {
   const Job& job_;
   std::int64_t iterations_;
   const std::vector<std::int64_t>& most_in_flight_;
-  std::vector<std::vector<std::optional<BlockPlace>>> places_;  // by block, rank
-  std::vector<std::vector<ReplicaWork>> works_;                 // by vertex, replica
-  std::vector<std::vector<Group>> groups_;                      // by vertex: one, or by replica
-  std::vector<std::vector<std::vector<Input>>> inputs_;         // by vertex, replica
+  std::vector<std::vector<ComputeGroup>> groups_;
+  std::vector<std::vector<std::vector<ComputeInput>>> inputs_;
   std::vector<RankState> ranks_;
+  std::vector<std::vector<std::optional<BlockPlace>>> places_;  // by block, rank
   std::vector<std::size_t> woken_;
   std::map<Channel, std::deque<Message>> channels_;
 };

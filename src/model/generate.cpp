@@ -12,9 +12,6 @@
 namespace rpeg {
 namespace {
 
-// Rows that a session must compute for the transposed copies of its weights to pay for themselves.
-constexpr std::int64_t kRowsThatRepayPacking = 256;
-
 /// Sequences that step together, one of several groups in flight between the pipeline stages.
 struct SequenceGroup {
   std::vector<LiveSequence> live;
@@ -124,8 +121,6 @@ void GenerationSession::State::deal_places(const SessionOptions& options) {
       free_places.push_back(static_cast<std::size_t>(p - 1));
     }
   }
-  passes.uses_packed_weights =
-      count * passes.sampling.max_new_tokens >= kRowsThatRepayPacking && places > 1;
   prepare_passes(passes, cache_rows, longest);
 }
 
@@ -248,8 +243,7 @@ GenerationSession::GenerationSession(const Model<float>& model,
       State{.passes = {.model = model,
                        .shape = local_shape(*model.spec, model.layout->shard),
                        .requests = std::move(requests),
-                       .sampling = sampling,
-                       .packed_weights = cpu::PackedWeights<float>(model.weights)}});
+                       .sampling = sampling}});
   state_->results.resize(state_->passes.requests.size());
   state_->deal_places(options);
 }

@@ -77,14 +77,12 @@ template <typename Attend>
 Pass run_layers(GenerationPasses& passes, const PassRows& rows, Attend attend) {
   const auto count = static_cast<std::int64_t>(rows.tokens.size());
   const Pass pass = place_pass(passes, count, rows.attention_scratch);
-  const TrunkRows<float> trunk{
-      .model = passes.model,
-      .shape = passes.shape,
-      .positions = rows.positions,
-      .cosine = passes.angles.data(),
-      .sine = passes.angles.data() + passes.angles.size() / 2,
-      .partial = pass.partial,
-      .packed = passes.uses_packed_weights ? &passes.packed_weights : nullptr};
+  const TrunkRows<float> trunk{.model = passes.model,
+                               .shape = passes.shape,
+                               .positions = rows.positions,
+                               .cosine = passes.angles.data(),
+                               .sine = passes.angles.data() + passes.angles.size() / 2,
+                               .partial = pass.partial};
   take_input(passes, rows.tokens, pass.layer.input);
   const std::int64_t layer_size = passes.cache_rows * passes.shape.attention.kv_width();
   for (std::int64_t index = 0; index < passes.shape.layers; ++index) {
@@ -107,14 +105,7 @@ void draw_from(GenerationPasses& passes,
                        model.weights.data() + final_norm_offset(*model.layout),
                        pass.layer.input_norm,
                        pass.layer.input_rms);
-  draw_tokens(model,
-              passes.sampling,
-              rows,
-              pass.layer.input_norm,
-              places,
-              passes.uses_packed_weights ? &passes.packed_weights : nullptr,
-              passes.draw,
-              drawn);
+  draw_tokens(model, passes.sampling, rows, pass.layer.input_norm, places, passes.draw, drawn);
 }
 
 /// Runs of equal prompts: entry i is the first sequence of run i; the last entry is the end.

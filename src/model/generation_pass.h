@@ -9,7 +9,6 @@
 
 #include "model/token_draw.h"
 #include "model/trunk.h"
-#include "rpeg/kernels/packed_weights.h"
 #include "rpeg/model/generate.h"
 
 namespace rpeg {
@@ -30,8 +29,6 @@ struct GenerationPasses {
   LocalShape shape;
   std::vector<GenerationRequest> requests;
   SamplingOptions sampling;
-  cpu::PackedWeights<float> packed_weights;
-  bool uses_packed_weights = false;
   std::int64_t cache_rows = 0;   ///< of one layer
   std::vector<float> cache{};    ///< (layers of the stage, cache_rows, 2 n d)
   std::vector<float> angles{};   ///< cosine, then sine, each (positions, d / 2)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/batch.h"
 #include "model/trunk.h"
 #include "rpeg/base/error.h"
 #include "rpeg/kernels/embedding.h"
@@ -9,44 +10,6 @@
 
 namespace rpeg {
 namespace {
-
-std::int64_t longest_sequence(const PackedBatch& batch) {
-  std::int64_t length = 0;
-  for (std::size_t i = 1; i < batch.starts.size(); ++i) {
-    length = std::max(length, batch.starts[i] - batch.starts[i - 1]);
-  }
-  return length;
-}
-
-std::vector<std::int32_t> packed_positions(const PackedBatch& batch) {
-  std::vector<std::int32_t> positions;
-  positions.reserve(batch.tokens.size());
-  for (std::size_t i = 1; i < batch.starts.size(); ++i) {
-    for (std::int64_t t = batch.starts[i - 1]; t < batch.starts[i]; ++t) {
-      positions.push_back(static_cast<std::int32_t>(t - batch.starts[i - 1]));
-    }
-  }
-  return positions;
-}
-
-void check_batch(const ModelSpec& spec, const PackedBatch& batch) {
-  check(batch.starts.front() == 0 && batch.starts.back() == batch.token_count(),
-        "a packed batch starts at 0 and ends with its tokens");
-  check(longest_sequence(batch) <= spec.max_positions,
-        "a sequence is longer than the model's positions");
-  check(std::all_of(batch.tokens.begin(),
-                    batch.tokens.end(),
-                    [&](std::int32_t token) { return token >= 0 && token < spec.vocab_size; }),
-        "a token is outside the model's vocabulary");
-}
-
-template <typename T>
-void check_groups(const Model<T>& model) {
-  const int tp = model.layout->shard.tp;
-  check(tp == 1 || (model.groups.tensor != nullptr && model.groups.tensor->size() == tp &&
-                    model.groups.tensor->rank() == model.layout->shard.tp_rank),
-        "the tensor-parallel group does not fit the model's shard");
-}
 
 /// Everything that a forward pass keeps, in Activations::storage.
 template <typename T>
@@ -163,7 +126,7 @@ std::span<const T> stage_forward(const Model<T>& model,
   const ModelSpec& spec = *model.spec;
   const ModelShard& shard = model.layout->shard;
   check_batch(spec, batch);
-  check_groups(model);
+  check_groups(shard, model.groups);
   check(batch.token_count() == 0 || (input == nullptr) == shard.has_embedding,
         "only the first stage of a pipeline embeds its tokens");
   const StageBuffers<T> buffers =

@@ -61,14 +61,12 @@ class TokenDraw {
                   std::int64_t rows,
                   const float* normed,
                   std::span<const DrawPlace> places,
-                  cpu::PackedWeights<float>* packed,
                   std::vector<DrawnToken>& drawn) {
     const LogitBlock block = place_block(rows, shape_.vocabulary, scratch_.storage);
     cpu::linear_forward({rows, shape_.vocabulary, shape_.hidden},
                         normed,
                         model_.weights.data() + language_head_offset(*model_.layout),
-                        block.logits,
-                        packed);
+                        block.logits);
     const double temperature = options_.greedy ? 1.0 : options_.temperature;
     cpu::logit_maxima({rows, shape_.vocabulary, temperature}, block.logits, block.maxima);
     combine_maxima(rows, block.maxima);
@@ -206,7 +204,6 @@ void draw_tokens(const Model<float>& model,
                  std::int64_t rows,
                  const float* normed,
                  std::span<const DrawPlace> places,
-                 cpu::PackedWeights<float>* packed,
                  DrawScratch& scratch,
                  std::vector<DrawnToken>& drawn) {
   TokenDraw draw(model, options, scratch);
@@ -222,7 +219,6 @@ void draw_tokens(const Model<float>& model,
                     count,
                     normed + first * model.spec->hidden_dim,
                     places.subspan(next, end - next),
-                    packed,
                     drawn);
     next = end;
   }

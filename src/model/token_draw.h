@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "model/sampler.h"
-#include "rpeg/kernels/packed_weights.h"
 #include "rpeg/model/generate.h"
 
 namespace rpeg {
@@ -41,7 +40,6 @@ void draw_tokens(const Model<float>& model,
                  std::int64_t rows,
                  const float* normed,
                  std::span<const DrawPlace> places,
-                 cpu::PackedWeights<float>* packed,
                  DrawScratch& scratch,
                  std::vector<DrawnToken>& drawn);
 

@@ -23,10 +23,10 @@ void project_onto_stream(
     const TrunkRows<T>& rows, std::int64_t in, const T* x, const T* w, T* target) {
   const cpu::LinearShape shape{rows.count(), rows.shape.hidden, in};
   if (!is_split(rows.model.groups)) {
-    cpu::linear_forward_add(shape, x, w, target, rows.packed);
+    cpu::linear_forward_add(shape, x, w, target);
     return;
   }
-  cpu::linear_forward(shape, x, w, rows.partial, rows.packed);
+  cpu::linear_forward(shape, x, w, rows.partial);
   const std::int64_t count = rows.count() * rows.shape.hidden;
   sum_over_tensor(rows.model.groups, rows.partial, count);
   cpu::add(count, rows.partial, target);
@@ -69,11 +69,8 @@ void expand_feed_forward(const TrunkRows<T>& rows,
                        weights + offsets.post_norm,
                        layer.post_norm,
                        layer.post_rms);
-  cpu::linear_forward({rows.count(), 2 * f, h},
-                      layer.post_norm,
-                      weights + offsets.gate_up,
-                      layer.gate_up,
-                      rows.packed);
+  cpu::linear_forward(
+      {rows.count(), 2 * f, h}, layer.post_norm, weights + offsets.gate_up, layer.gate_up);
   cpu::silu_gate_forward(rows.count(), f, layer.gate_up, layer.gated);
 }
 
@@ -104,8 +101,7 @@ void project_qkv(const TrunkRows<T>& rows, std::int64_t index, const LayerActiva
   cpu::linear_forward({rows.count(), shape.qkv_width(), rows.shape.hidden},
                       layer.input_norm,
                       weights + offsets.qkv,
-                      layer.qkv,
-                      rows.packed);
+                      layer.qkv);
   if (spec.qkv_bias) {
     cpu::add_bias(rows.count(), shape.qkv_width(), weights + offsets.qkv_bias, layer.qkv);
   }

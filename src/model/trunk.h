@@ -10,7 +10,6 @@
 #include "model/arena.h"
 #include "rpeg/kernels/attention.h"
 #include "rpeg/kernels/head_norm.h"
-#include "rpeg/kernels/packed_weights.h"
 #include "rpeg/kernels/rope.h"
 #include "rpeg/model/transformer.h"
 #include "rpeg/spec/workload_config.h"
@@ -103,7 +102,6 @@ struct TrunkRows {
   const T* cosine;                          // (positions, d / 2)
   const T* sine;
   T* partial;  // (rows, h) scratch for sums over ranks; may be null where tp is 1
-  cpu::PackedWeights<T>* packed = nullptr;  // copies that products may read instead
 
   std::int64_t count() const { return static_cast<std::int64_t>(positions.size()); }
 };

@@ -146,24 +146,34 @@ void read_rope(const ConfigFile& config, ModelSpec& spec) {
 
 /// Whether some layer attends only to a window before each token.
 bool has_window(const ConfigFile& config, const ModelSpec& spec) {
-  if (config.get("sliding_window").is_null() || spec.family == ModelFamily::kLlama) {
+  if (spec.family == ModelFamily::kLlama) {
+    return false;
+  }
+  // Null means none; a config.json without the key means the default width.
+  if (config.json.contains("sliding_window") && config.get("sliding_window").is_null()) {
     return false;
   }
   if (spec.family == ModelFamily::kMistral) {
     return true;
   }
+  if (!read_flag_or(config, "use_sliding_window", false)) {
+    return false;
+  }
   const Json& types = config.get("layer_types");
-  const bool is_listed =
-      types.is_array() && std::find(types.begin(), types.end(), "sliding_attention") != types.end();
-  return read_flag_or(config, "use_sliding_window", false) &&
-         (is_listed ||
-          (types.is_null() && read_size_or(config, "max_window_layers", 28) < spec.layers));
+  if (types.is_array()) {
+    return std::find(types.begin(), types.end(), "sliding_attention") != types.end();
+  }
+  constexpr std::int64_t kFirstWindowLayer = 28;
+  const Json& first = config.get("max_window_layers");  // may be 0
+  return (first.is_number_integer() ? first.get<std::int64_t>() : kFirstWindowLayer) < spec.layers;
 }
 
 /// Sequences within the window are attended to as a whole; longer ones are out of reach.
 void limit_to_window(const ConfigFile& config, ModelSpec& spec) {
+  constexpr std::int64_t kWindow = 4096;
   if (has_window(config, spec)) {
-    spec.max_positions = std::min(spec.max_positions, read_size(config, "sliding_window"));
+    spec.max_positions =
+        std::min(spec.max_positions, read_size_or(config, "sliding_window", kWindow));
   }
 }
 

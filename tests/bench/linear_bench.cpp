@@ -1,5 +1,5 @@
 // The products of linear.h beside Eigen's in the same process, at shapes of small models: compare
-// the rows of equal arguments (rows, out, in). `packed` reads transposed copies of the weights.
+// the rows of equal arguments (rows, out, in).
 
 #include <benchmark/benchmark.h>
 
@@ -42,16 +42,6 @@ void forward(benchmark::State& state) {
   Operands o(state);
   for (auto _ : state) {
     linear_forward(o.shape, o.x.data(), o.w.data(), o.y.data());
-    benchmark::ClobberMemory();
-  }
-  count_flop(state, o.shape);
-}
-
-void forward_packed(benchmark::State& state) {
-  Operands o(state);
-  PackedWeights<float> packed({o.w.data(), static_cast<std::size_t>(o.w.size())});
-  for (auto _ : state) {
-    linear_forward(o.shape, o.x.data(), o.w.data(), o.y.data(), &packed);
     benchmark::ClobberMemory();
   }
   count_flop(state, o.shape);
@@ -103,7 +93,6 @@ void small_models(benchmark::internal::Benchmark* bench) {
 
 BENCHMARK(forward_eigen)->Apply(small_models);
 BENCHMARK(forward)->Apply(small_models);
-BENCHMARK(forward_packed)->Apply(small_models);
 BENCHMARK(backward_input_eigen)->Apply(small_models);
 BENCHMARK(backward_input)->Apply(small_models);
 BENCHMARK(backward_weight_eigen)->Apply(small_models);

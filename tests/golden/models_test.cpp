@@ -78,8 +78,7 @@ TEST_P(GoldenModel, ScoresMatchTransformers) {
   const Golden golden(GetParam());
   const ModelPart<float> part = golden.load(whole_model(golden.spec));
   Activations<float> activations;
-  const auto hidden =
-      stage_forward<float>(part.model(), golden.batch, nullptr, Recompute::kFull, activations);
+  const auto hidden = stage_infer<float>(part.model(), golden.batch, nullptr, activations);
   golden.expect_heads(part.model(), hidden);
   if (golden.head == Head::kLanguageModel) {
     const auto logits = forward_logits(part.model(), golden.batch);

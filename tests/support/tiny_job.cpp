@@ -105,12 +105,13 @@ PlanFile tiny_plan(const WorkloadConfig& inputs,
   return file;
 }
 
-Job tiny_job(const PlanFile& plan) {
+Job tiny_job(const PlanFile& plan, Publish publish) {
   Job job;
   job.inputs = plan.inputs;
   job.plan = plan.plan;
   job.schedule = plan.schedule;
   job.predicted = plan.predicted;
+  job.config.runtime.publish = publish;
   job.config.train.iterations = 5;
   job.config.train.minibatches = plan.inputs.policy.minibatches;
   build_task_graph(&job);

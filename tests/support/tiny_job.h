@@ -26,7 +26,7 @@ PlanFile tiny_plan(const WorkloadConfig& inputs,
                    const Structure& structure = {});
 
 /// Programs, copies and transfers of a plan, without looking at any file.
-Job tiny_job(const PlanFile& plan);
+Job tiny_job(const PlanFile& plan, Publish publish = Publish::kAuto);
 
 /// Writes config.json, tokenizer.json (eight one-character tokens) and model.safetensors.
 void write_tiny_model(const std::filesystem::path& directory, const ModelSpec& spec);

@@ -10,8 +10,6 @@
 
 #include <cstdint>
 
-#include "rpeg/kernels/packed_weights.h"
-
 namespace rpeg::cpu {
 
 /// Shape of y = x . w^T: x (rows, in), w (out, in), y (rows, out).
@@ -24,16 +22,13 @@ struct LinearShape {
 // Float products go to oneDNN where the build has it and they are large enough; the rest, and
 // double, to Eigen.
 
-/// y (rows, out) = x (rows, in) . w (out, in)^T. With `packed`, which must hold the buffer of w,
-/// products of more than one row read its transposed copy.
+/// y (rows, out) = x (rows, in) . w (out, in)^T.
 template <typename T>
-void linear_forward(
-    const LinearShape& shape, const T* x, const T* w, T* y, PackedWeights<T>* packed = nullptr);
+void linear_forward(const LinearShape& shape, const T* x, const T* w, T* y);
 
 /// y (rows, out) += x (rows, in) . w (out, in)^T: a projection onto the residual stream.
 template <typename T>
-void linear_forward_add(
-    const LinearShape& shape, const T* x, const T* w, T* y, PackedWeights<T>* packed = nullptr);
+void linear_forward_add(const LinearShape& shape, const T* x, const T* w, T* y);
 
 /// dx (rows, in) = dy (rows, out) . w (out, in).
 template <typename T>

@@ -18,9 +18,9 @@ namespace rpeg {
 /// stream, on the last stage after the final norm. What backward needs is kept in
 /// activations.storage as `recompute` says: everything (none); Q, K, V, attention and the stream
 /// after it, while norms and the feed-forward block are computed again (selective); or only the
-/// input of each layer (full; also what to ask for when no backward pass follows). Gradients are
-/// the same bits each way. A caller with several micro-batches in flight has one object for each;
-/// the `scratch` of one may be moved into the next.
+/// input of each layer (full). Gradients are the same bits each way. A caller with several
+/// micro-batches in flight has one object for each; the `scratch` of one may be moved into the
+/// next.
 template <typename T>
 std::span<const T> stage_forward(const Model<T>& model,
                                  const PackedBatch& batch,
@@ -39,6 +39,13 @@ std::span<const T> stage_backward(const Model<T>& model,
                                   Recompute recompute,
                                   Activations<T>& activations,
                                   std::span<T> gradient);
+
+/// stage_forward without a backward pass: the same bits, with the memory of one layer.
+template <typename T>
+std::span<const T> stage_infer(const Model<T>& model,
+                               const PackedBatch& batch,
+                               const T* input,
+                               Activations<T>& activations);
 
 /// What the last stage_forward of this batch returned.
 template <typename T>
@@ -81,8 +88,8 @@ void head_values_backward(const Model<T>& model,
                           std::span<T> gradient);
 
 /// Tag of the messages of sum_shared_gradients between the first and the last stage in
-/// groups.pipeline.
-inline constexpr int kTiedGradientTag = 1 << 20;
+/// groups.pipeline; below the least limit that MPI grants.
+inline constexpr int kTiedGradientTag = 30000;
 
 /// Completes the gradient after the last micro-batch: sums every tensor with a `gradient_sum` over
 /// the ranks it names (in rank order), so that equal copies have equal gradients.

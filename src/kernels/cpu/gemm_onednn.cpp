@@ -27,8 +27,9 @@ void set_openmp_threads(int threads) {
 
 }  // namespace
 
-// The plain product, not a matmul primitive: it needs no object a shape, and on weights that are
-// transposed beforehand it is as fast as a primitive that lays them out itself.
+// The plain product, not a matmul primitive: it needs no object for each shape. Weights laid out
+// beforehand (transposed, or by the primitive) were up to 1.7 times as fast for few rows in cache,
+// but generation as a whole was not faster, and they take their memory twice.
 bool library_gemm(const Gemm& gemm, const float* a, const float* b, float* c) {
   const bool is_vector = std::min({gemm.m, gemm.n, gemm.k}) <= 1;
   const std::int64_t work = gemm.m * gemm.n * gemm.k;

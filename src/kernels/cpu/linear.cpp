@@ -37,28 +37,17 @@ void multiply(const Gemm& gemm, const T* a, const T* b, T* c) {
   eigen_gemm(gemm, a, b, c);
 }
 
-template <typename T>
-void forward(
-    const LinearShape& shape, const T* x, const T* w, T* y, bool add, PackedWeights<T>* packed) {
-  const bool transposed = packed != nullptr && shape.rows > 1;
-  multiply({.m = shape.rows, .n = shape.out, .k = shape.in, .transpose_b = !transposed, .add = add},
-           x,
-           transposed ? packed->transposed(w, shape.out, shape.in) : w,
-           y);
-}
-
 }  // namespace
 
 template <typename T>
-void linear_forward(
-    const LinearShape& shape, const T* x, const T* w, T* y, PackedWeights<T>* packed) {
-  forward(shape, x, w, y, false, packed);
+void linear_forward(const LinearShape& shape, const T* x, const T* w, T* y) {
+  multiply({.m = shape.rows, .n = shape.out, .k = shape.in, .transpose_b = true}, x, w, y);
 }
 
 template <typename T>
-void linear_forward_add(
-    const LinearShape& shape, const T* x, const T* w, T* y, PackedWeights<T>* packed) {
-  forward(shape, x, w, y, true, packed);
+void linear_forward_add(const LinearShape& shape, const T* x, const T* w, T* y) {
+  multiply(
+      {.m = shape.rows, .n = shape.out, .k = shape.in, .transpose_b = true, .add = true}, x, w, y);
 }
 
 template <typename T>
@@ -74,14 +63,10 @@ void linear_backward_weight(const LinearShape& shape, const T* dy, const T* x, T
            dw);
 }
 
-template void linear_forward(
-    const LinearShape&, const float*, const float*, float*, PackedWeights<float>*);
-template void linear_forward(
-    const LinearShape&, const double*, const double*, double*, PackedWeights<double>*);
-template void linear_forward_add(
-    const LinearShape&, const float*, const float*, float*, PackedWeights<float>*);
-template void linear_forward_add(
-    const LinearShape&, const double*, const double*, double*, PackedWeights<double>*);
+template void linear_forward(const LinearShape&, const float*, const float*, float*);
+template void linear_forward(const LinearShape&, const double*, const double*, double*);
+template void linear_forward_add(const LinearShape&, const float*, const float*, float*);
+template void linear_forward_add(const LinearShape&, const double*, const double*, double*);
 template void linear_backward_input(const LinearShape&, const float*, const float*, float*);
 template void linear_backward_input(const LinearShape&, const double*, const double*, double*);
 template void linear_backward_weight(const LinearShape&, const float*, const float*, float*);

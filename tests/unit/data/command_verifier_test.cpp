@@ -66,8 +66,8 @@ TEST(RewardCommand, ArgumentsAreNotSeenByAShell) {
 TEST(RewardCommand, LargeBatchesDoNotBlock) {
   // Far more than the 64 kB that a pipe holds, in both directions.
   const std::string response(20000, 'x');
-  EXPECT_EQ(run(script("while read -r line; do echo 0.5; done"), 10, response),
-            std::vector<double>(10, 0.5));
+  EXPECT_EQ(run(script("while read -r line; do echo 0.5; done"), 5, response),
+            std::vector<double>(5, 0.5));
   EXPECT_EQ(run(script("sed 's/.*/2/'"), 200, response), std::vector<double>(200, 2.0));
   const std::string digits(100, '0');
   EXPECT_EQ(run(script("sed 's/.*/3." + digits + "/'"), 3000, "r"), std::vector<double>(3000, 3.0));

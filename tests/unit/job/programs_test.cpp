@@ -274,6 +274,18 @@ TEST(Copies, OfASharedTrunkHaveBothHeads) {
   EXPECT_EQ(failure(job), "");
 }
 
+TEST(Copies, ThatArePublishedGoThroughMessages) {
+  const Job job = tiny_job(tiny_plan(tiny_inputs(Algorithm::kGrpo), {}), Publish::kBuffered);
+  EXPECT_EQ(job.copies.size(), 3U);
+  EXPECT_THAT(program_text(job, 0),
+              ElementsAre("receive_weights t_pi rank 0",
+                          "generate g_pi 0-16",
+                          "infer i_ref 0-16",
+                          "train t_pi 0-16",
+                          "send_weights t_pi rank 0"));
+  EXPECT_EQ(failure(job), "");
+}
+
 TEST(Copies, AreSharedOnlyInStep) {
   const Structure structure{.tau_actor = 1, .tau_critic = 1, .ac_share = true};
   PlanFile plan = tiny_plan(shared_inputs(), {}, structure);

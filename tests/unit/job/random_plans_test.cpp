@@ -7,7 +7,7 @@
 #include "job/layout.h"
 #include "job/program_classes.h"
 #include "rpeg/base/error.h"
-#include "support/random_job.h"
+#include "support/random_small_plan.h"
 
 namespace rpeg {
 namespace {
@@ -108,7 +108,7 @@ TEST(RandomPlans, CompileAndAreProven) {
   for (int i = 0; i < plan_count(); ++i) {
     const PlanFile file = test::random_small_plan(rng);
     try {
-      const Job job = tiny_job(file);
+      const Job job = tiny_job(file, rng.below(4) == 0 ? Publish::kBuffered : Publish::kAuto);
       check_programs(job, 3);
       check_classes(job);
       check_transfers(job);
@@ -133,6 +133,57 @@ TEST(RandomPlans, CompileAndAreProven) {
                          coverage.several_nodes,
                          coverage.order_messages}) {
     EXPECT_GT(seen, 0);
+  }
+}
+
+/// Breaks one instruction, and says how.
+std::string break_instruction(Job* job, Rng& rng) {
+  auto& program =
+      job->ranks[static_cast<std::size_t>(rng.below(static_cast<std::int64_t>(job->ranks.size())))]
+          .program;
+  const auto at = program.begin() + rng.below(static_cast<std::int64_t>(program.size()));
+  switch (rng.below(4)) {
+    case 0:
+      if (at->peer >= 0) {
+        at->tag += 1;
+        return "another tag";
+      }
+      break;
+    case 1:
+      if (at->peer >= 0) {
+        at->peer = (at->peer + 1) % static_cast<int>(job->ranks.size() + 1);
+        return "another peer";
+      }
+      break;
+    case 2:
+      if (!at->sequences.empty()) {
+        at->sequences.back().last += 1;
+        return "another sequence";
+      }
+      if (!at->slots.empty()) {
+        at->slots.front().first += 1;
+        return "a slot less";
+      }
+      break;
+    default:
+      break;
+  }
+  program.erase(at);
+  return "an instruction less";
+}
+
+TEST(RandomPlans, BrokenInOneInstructionAreRejected) {
+  Rng rng(47);
+  for (int i = 0; i < plan_count(); ++i) {
+    const PlanFile file = test::random_small_plan(rng);
+    Job job = tiny_job(file);
+    const std::string how = break_instruction(&job, rng);
+    try {
+      check_programs(job, 3);
+      FAIL() << "plan " << i << " with " << how << " passes\n" << describe(file);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
+    }
   }
 }
 

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <thread>
 
-#include "rpeg/base/error.h"
 #include "rpeg/base/rng.h"
 #include "rpeg/kernels/threads.h"
 
@@ -74,15 +73,12 @@ void expect_products(const LinearShape& shape, double tolerance) {
   const auto [rows, out, in] = shape;
   const Layer<T> layer{shape};
   const auto forward = sums(rows, out, in, layer.x, in, 1, layer.w, in, 1);
-  PackedWeights<T> packed(layer.w);
-  for (PackedWeights<T>* used : {static_cast<PackedWeights<T>*>(nullptr), &packed}) {
-    std::vector<T> y(static_cast<std::size_t>(rows * out), T(7));  // overwritten
-    linear_forward(shape, layer.x.data(), layer.w.data(), y.data(), used);
-    EXPECT_LT(difference(y, forward, 0.0), tolerance);
-    std::fill(y.begin(), y.end(), T(0.5));
-    linear_forward_add(shape, layer.x.data(), layer.w.data(), y.data(), used);
-    EXPECT_LT(difference(y, forward, 0.5), tolerance);
-  }
+  std::vector<T> y(static_cast<std::size_t>(rows * out), T(7));  // overwritten
+  linear_forward(shape, layer.x.data(), layer.w.data(), y.data());
+  EXPECT_LT(difference(y, forward, 0.0), tolerance);
+  std::fill(y.begin(), y.end(), T(0.5));
+  linear_forward_add(shape, layer.x.data(), layer.w.data(), y.data());
+  EXPECT_LT(difference(y, forward, 0.5), tolerance);
   std::vector<T> dx(static_cast<std::size_t>(rows * in), T(7));
   linear_backward_input(shape, layer.dy.data(), layer.w.data(), dx.data());
   EXPECT_LT(difference(dx, sums(rows, in, out, layer.dy, out, 1, layer.w, 1, in), 0.0), tolerance);
@@ -144,37 +140,6 @@ TEST(Linear, TwoThreadsComputeTheSame) {
   for (std::size_t i = 0; i < one.size(); ++i) {
     ASSERT_NEAR(one[i], two[i], 1e-5);
   }
-}
-
-TEST(PackedWeights, FollowTheBufferWhenToldThatItChanged) {
-  std::vector<double> buffer = {9, 1, 2, 3, 4, 5, 6};
-  PackedWeights<double> packed(buffer);
-  const double* w = buffer.data() + 1;  // (2, 3) after another tensor
-  const auto copy = [&] {
-    const double* values = packed.transposed(w, 2, 3);
-    return std::vector<double>(values, values + 6);
-  };
-  EXPECT_EQ(copy(), (std::vector<double>{1, 4, 2, 5, 3, 6}));
-  buffer[1] = 10;
-  EXPECT_EQ(copy()[0], 1.0) << "nobody said that the weights changed";
-  packed.invalidate();
-  EXPECT_EQ(copy(), (std::vector<double>{10, 4, 2, 5, 3, 6}));
-}
-
-TEST(PackedWeights, TellMatricesOfOnePlaceApartByShape) {
-  const std::vector<double> buffer = {1, 2, 3, 4, 5, 6};
-  PackedWeights<double> packed(buffer);
-  EXPECT_EQ(packed.transposed(buffer.data(), 2, 3)[1], 4.0);
-  EXPECT_EQ(packed.transposed(buffer.data(), 3, 2)[1], 3.0);
-  EXPECT_EQ(packed.transposed(buffer.data(), 2, 3)[1], 4.0);
-}
-
-TEST(PackedWeights, RefuseAMatrixOfAnotherBuffer) {
-  const std::vector<double> buffer(6);
-  const std::vector<double> other(6);
-  PackedWeights<double> packed(buffer);
-  EXPECT_THROW(packed.transposed(other.data(), 2, 3), Error);
-  EXPECT_THROW(packed.transposed(buffer.data() + 1, 2, 3), Error);
 }
 
 TEST(KernelThreads, DivideTheCoresAmongTheRanks) {

@@ -212,6 +212,25 @@ TEST(Stage, RecomputationKeepsEveryBitOfTheGradient) {
   }
 }
 
+/// On tp * pp ranks, with the memory of one layer.
+TEST(Stage, InferenceGivesTheSameBitsAsTraining) {
+  Case item;
+  item.biases = item.head_norms = true;
+  const TinyModel<double> tiny(spec_of(item), Head::kLanguageModel);
+  const PackedBatch batch = tiny_batch();
+  run_ranks(4, [&](Comm& world) {
+    const auto part = cut_model(tiny.model(), 2, 2, world);
+    const Values input = random_values(4, batch.token_count() * tiny.spec.hidden_dim);
+    const double* from = part.layout.shard.has_embedding ? nullptr : input.data();
+    Activations<double> training;
+    Activations<double> inference;
+    const auto expected =
+        stage_forward<double>(part.model(), batch, from, Recompute::kFull, training);
+    const auto actual = stage_infer<double>(part.model(), batch, from, inference);
+    EXPECT_EQ(Values(actual.begin(), actual.end()), Values(expected.begin(), expected.end()));
+  });
+}
+
 TEST(Stage, KeepsWhatRecomputationNeedsAndNoMore) {
   const TinyModel<double> tiny(Head::kLanguageModel, false);
   PackedBatch batch;

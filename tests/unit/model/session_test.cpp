@@ -189,29 +189,6 @@ TEST(Session, TokensDoNotDependOnPlacesAndGroups) {
   }
 }
 
-TEST(Session, LongSessionsDrawTheSameFromTransposedWeights) {
-  // 45 sequences of up to 12 tokens repay the copies; the few of some_requests() do not.
-  std::vector<GenerationRequest> requests;
-  Results expected;
-  for (std::int64_t copy = 0; copy < 5; ++copy) {
-    auto more = some_requests();
-    for (GenerationRequest& request : more) {
-      request.sample_index += 10 * copy;
-    }
-    for (GenerationResult& result : generate(tiny().model(), more, some_sampling())) {
-      expected.push_back(std::move(result));
-    }
-    requests.insert(requests.end(), more.begin(), more.end());
-  }
-  const Results together = generate(tiny().model(), requests, some_sampling());
-  expect_same(tiny().model(), some_sampling(), requests, expected, together);
-  expect_same(tiny().model(),
-              some_sampling(),
-              requests,
-              expected,
-              generate_on_ranks(tiny().model(), 2, 2, requests, some_sampling(), {2, 20}));
-}
-
 /// Requests by (response length, prompt, sample).
 std::vector<std::size_t> order_of_ends(const std::vector<GenerationRequest>& requests,
                                        const Results& results) {

@@ -129,14 +129,20 @@ TEST_F(HfConfig, ASlidingWindowLimitsThePositionsWhereItIsInUse) {
   EXPECT_EQ(load(json).max_positions, 100);
   json["sliding_window"] = nullptr;
   EXPECT_EQ(load(json).max_positions, 1000);
+  json.erase("sliding_window");
+  json["max_position_embeddings"] = 10000;
+  EXPECT_EQ(load(json).max_positions, 4096);  // the format's default
+  json["max_position_embeddings"] = 1000;
   json["architectures"] = {"Qwen2ForCausalLM"};
   json["sliding_window"] = 100;
   EXPECT_EQ(load(json).max_positions, 1000);
   json["use_sliding_window"] = true;
   json["max_window_layers"] = 3;  // of three layers: those behind the third
   EXPECT_EQ(load(json).max_positions, 1000);
-  json["max_window_layers"] = 2;
-  EXPECT_EQ(load(json).max_positions, 100);
+  for (const int first : {0, 2}) {
+    json["max_window_layers"] = first;
+    EXPECT_EQ(load(json).max_positions, 100);
+  }
   json["layer_types"] = {"full_attention", "full_attention", "full_attention"};
   EXPECT_EQ(load(json).max_positions, 1000);
 }
