@@ -6,7 +6,8 @@
 
 #include <cmath>
 
-#include "training_fixture.h"
+#include "inference_fixture.h"
+#include "recorded_batch.h"
 
 namespace rpeg {
 namespace {

@@ -21,11 +21,12 @@ struct NamedCase {
 };
 
 std::vector<NamedCase> algorithms() {
-  return {{"Ppo", {.algorithm = Algorithm::kPpo, .recompute_logprobs = true}},
-          {"JointPpo", {.algorithm = Algorithm::kPpo, .ac_share = true}},
-          {"TiedGrpo", {.algorithm = Algorithm::kGrpo, .tied = true, .epochs = 2}},
-          {"OfflineDpo", {.algorithm = Algorithm::kDpo, .dpo_mode = DpoMode::kOffline}},
-          {"OnlineDpo", {.algorithm = Algorithm::kDpo, .dpo_mode = DpoMode::kOnline}}};
+  return {
+      {"Ppo", {.algorithm = Algorithm::kPpo, .recompute_logprobs = true}},
+      {"JointPpo", {.algorithm = Algorithm::kPpo, .ac_share = true}},
+      {"TiedGrpo", {.algorithm = Algorithm::kGrpo, .tied = true, .minibatches = 1, .epochs = 2}},
+      {"OfflineDpo", {.algorithm = Algorithm::kDpo, .dpo_mode = DpoMode::kOffline}},
+      {"OnlineDpo", {.algorithm = Algorithm::kDpo, .dpo_mode = DpoMode::kOnline}}};
 }
 
 class TrainingLayout : public testing::TestWithParam<NamedCase> {
