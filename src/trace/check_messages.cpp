@@ -10,12 +10,20 @@
 namespace rpeg {
 namespace {
 
+/// Online DPO infers the reference of the two sequences of a prompt that it trains on; which they
+/// are is decided by rewards, which the trace does not hold.
+bool holds_chosen_pairs(const Job& job, const Instruction& instruction) {
+  const PolicySpec& policy = job.inputs.policy;
+  return policy.algorithm == Algorithm::kDpo && policy.dpo_mode == DpoMode::kOnline &&
+         instruction.payload == Payload::kRefLogprobs;
+}
+
 /// Bytes of a data message by the recorded lengths. Nothing when not all of them are recorded.
 std::optional<std::int64_t> implied_bytes(const CheckContext& context,
                                           const Instruction& instruction,
                                           std::int64_t iteration) {
   const auto content = sequences_of(context, instruction, iteration);
-  if (!content) {
+  if (!content || holds_chosen_pairs(context.job, instruction)) {
     return std::nullopt;
   }
   std::int64_t bytes = 0;

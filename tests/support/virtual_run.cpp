@@ -253,8 +253,14 @@ class Machine {
                                  [&](const auto& r) { return value >= r.first && value < r.last; });
     };
     if (stage == 0) {
+      // Of online DPO the reference infers two sequences of each prompt: here the first two.
+      const PolicySpec& policy = job_.inputs.policy;
+      const bool in_pairs = policy.algorithm == Algorithm::kDpo &&
+                            policy.dpo_mode == DpoMode::kOnline &&
+                            instruction.payload == Payload::kRefLogprobs;
       for (std::int64_t s = 0; s < job_sequences(job_.inputs); ++s) {
-        if (is_inside(instruction.sequences, s)) {
+        const bool is_chosen = !in_pairs || s % job_.inputs.workload.samples_per_prompt < 2;
+        if (is_chosen && is_inside(instruction.sequences, s)) {
           add(lengths_.at({iteration, s}));
         }
       }

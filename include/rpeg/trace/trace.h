@@ -65,7 +65,7 @@ struct TraceStart {
 };
 
 /// Appends to `<dir>/rank_<r>.jsonl`, buffered. Every line carries its number and a checksum over
-/// itself and the line before it. Costs about a microsecond an event (tests/bench/trace_bench.cpp).
+/// itself and the line before it. Costs about two microseconds an event (tests/bench/trace_bench.cpp).
 /// Not for several threads at once.
 class TraceWriter {
  public:

@@ -168,9 +168,13 @@ bool receive_early(Trace& trace, Rng& rng) {
   });
 }
 
-/// Both ends of a message say the same wrong number.
+/// Both ends of a message say the same wrong number. (What the reference of online DPO sends
+/// depends on rewards, too.)
 bool change_bytes_of_both_ends(Trace& trace, Rng& rng) {
   return change_a_message(trace, rng, [](TraceEvent&, TraceEvent& event, TraceEvent& sent) {
+    if (event.vertex == "i_ref") {
+      return false;
+    }
     event.bytes -= 4;
     sent.bytes -= 4;
     return true;
