@@ -264,6 +264,8 @@ Generated generate_sequences(RankContext& context,
   if (state.session.has_value()) {
     records = sample_rollouts(context, instruction, iteration, state, sequences);
   } else {
+    // The ranks of a replica are together in it, as when they generate.
+    context.groups_of(instruction.vertex).replica->barrier();
     const auto begin = state.ending_order.begin() + ended_before;
     sequences.assign(begin, begin + count);
     for (const std::int64_t s : sequences) {

@@ -10,7 +10,7 @@
 namespace rpeg {
 namespace {
 
-constexpr int kShardTag = 1 << 21;  ///< in the replica's group
+constexpr int kShardTag = 30100;  ///< in the replica's group; below the least limit of MPI
 
 const ParameterTensor* find_tensor(const ParameterLayout& layout, const std::string& name) {
   const auto found = std::ranges::find(layout.tensors, name, &ParameterTensor::name);
