@@ -46,9 +46,9 @@ struct SessionOptions {
 };
 
 /// Tags of a session's messages in groups.pipeline: hidden states to the next stage, tokens from
-/// the last stage to all others.
-inline constexpr int kGeneratedHiddenTag = (1 << 20) + 1;
-inline constexpr int kGeneratedTokensTag = (1 << 20) + 2;
+/// the last stage to all others. Within what every MPI allows (32767).
+inline constexpr int kGeneratedHiddenTag = 32764;
+inline constexpr int kGeneratedTokensTag = 32763;
 
 /// A sequence that has ended, by its index in the session's requests.
 struct FinishedSequence {
