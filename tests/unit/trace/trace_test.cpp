@@ -159,7 +159,7 @@ TEST(Trace, NamesTheLineThatIsMissingMovedOrAltered) {
 TEST(Trace, ToleratesARankThatWasKilledWhileItWrote) {
   const fs::path path = write_two("killed") / "rank_1.jsonl";
   const std::string whole = read_file(path);
-  for (std::size_t size = 0; size < whole.size(); ++size) {
+  for (std::size_t size = 0; size < whole.size(); size += 5) {
     std::ofstream(path, std::ios::trunc | std::ios::binary) << whole.substr(0, size);
     const Trace trace = load_trace(path.parent_path());
     ASSERT_EQ(trace.faults.size(), 1U) << size;
