@@ -12,7 +12,8 @@ bool is_compute(std::string_view kind) {
   return kind == "generate" || kind == "infer" || kind == "train";
 }
 
-/// Messages of data belong to no task: sending takes no time, receiving is waiting for the producer.
+/// Messages of data belong to no task: sending takes no time, receiving is waiting for the
+/// producer.
 bool is_data_message(std::string_view kind) { return kind == "send" || kind == "receive"; }
 
 struct Span {

@@ -31,7 +31,7 @@ struct CheckContext {
   /// [rank][(iteration − first) · instructions + instruction]; nullptr: missing. Their instructions
   /// exist, their kinds and tasks may be wrong.
   std::vector<std::vector<const TraceEvent*>> events;
-  std::vector<std::vector<const TracedRollouts*>> rollouts;        ///< the same of rollout records
+  std::vector<std::vector<const TracedRollouts*>> rollouts;       ///< the same of rollout records
   std::vector<std::map<std::int64_t, TracedSequence>> sequences;  ///< [iteration − first], by id
 
   const std::vector<Instruction>& program(int rank) const {

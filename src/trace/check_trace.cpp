@@ -95,8 +95,8 @@ const TraceEvent* CheckContext::event(int rank,
 }
 
 const TracedRollouts* CheckContext::rollout(int rank,
-                                           std::size_t instruction,
-                                           std::int64_t iteration) const {
+                                            std::size_t instruction,
+                                            std::int64_t iteration) const {
   if (iteration < first || iteration >= drained) {
     return nullptr;
   }

@@ -120,10 +120,11 @@ class FileReader {
       }
     }
     if (!trace_.complete) {
-      fault(fmt::format("the trace of rank {} is not complete: {}; the run was killed, or lines "
-                        "were cut off",
-                        trace_.rank,
-                        is_cut ? "it breaks off inside a line" : "it has no end record"));
+      fault(
+          fmt::format("the trace of rank {} is not complete: {}; the run was killed, or lines "
+                      "were cut off",
+                      trace_.rank,
+                      is_cut ? "it breaks off inside a line" : "it has no end record"));
     } else if (is_cut) {
       fault("it goes on behind its end record");
     }
@@ -146,9 +147,8 @@ class FileReader {
     std::string record;
     in.literal("{\"n\":").number(&number).key("record").text(&record);
     if (in.ok() && number != next_) {
-      fault(fmt::format("line number {} where {} was due: a line was removed, added or moved",
-                        number,
-                        next_));
+      fault(fmt::format(
+          "line number {} where {} was due: a line was removed, added or moved", number, next_));
     } else if (in.ok() && !is_intact_) {
       fault("the line or the one before it was altered: its checksum does not fit");
     }

@@ -117,11 +117,8 @@ void TraceWriter::add(const TracedRollouts& rollout) {
 }
 
 void TraceWriter::close(const ClockSample& end) {
-  append(&buffer_,
-         R"({{"n":{},"record":"end","events":{},"rollouts":{})",
-         line_,
-         events_,
-         rollouts_);
+  append(
+      &buffer_, R"({{"n":{},"record":"end","events":{},"rollouts":{})", line_, events_, rollouts_);
   append_clock(&buffer_, end);
   finish_line();
   write_buffer();

@@ -65,8 +65,8 @@ struct TraceStart {
 };
 
 /// Appends to `<dir>/rank_<r>.jsonl`, buffered. Every line carries its number and a checksum over
-/// itself and the line before it. Costs about two microseconds an event (tests/bench/trace_bench.cpp).
-/// Not for several threads at once.
+/// itself and the line before it. Costs about two microseconds an event
+/// (tests/bench/trace_bench.cpp). Not for several threads at once.
 class TraceWriter {
  public:
   /// Throws kUsage when the file cannot be created.
@@ -96,7 +96,7 @@ class TraceWriter {
 
 /// Something in a trace that cannot be. `message` names both events.
 struct TraceViolation {
-  std::string rule;     ///< file, once, order, overlap, causality, group, version, bytes, peer, …
+  std::string rule;  ///< file, once, order, overlap, causality, group, version, bytes, peer, …
   std::string message;
   bool operator==(const TraceViolation&) const = default;
 };
