@@ -91,7 +91,8 @@ int run(const Flags& flags, rpeg::Comm& world, bool* started) {
       .max_iterations = flags.iterations,
       .stop = &stop_requested,
       .on_start = [&] { *started = true; },
-      .on_iteration = [&](const rpeg::IterationMetrics& metrics) { display.show(metrics); }};
+      .on_iteration = [&](const rpeg::IterationMetrics& metrics) { display.show(metrics); },
+      .on_gradient = {}};
   const rpeg::RunSummary summary = rpeg::run_job(job, world, options);
   display.finish();
   std::cout << rpeg::apps::run_report(job, summary);

@@ -31,7 +31,8 @@ void answer(Comm& comm, int rank, const Now& now) {
 /// 1989). The shortest exchange counts.
 template <typename Now>
 ClockSample exchange(Comm& comm, const Now& now) {
-  ClockSample best{.at_s = 0.0, .offset_s = 0.0, .error_s = std::numeric_limits<double>::infinity()};
+  ClockSample best{
+      .at_s = 0.0, .offset_s = 0.0, .error_s = std::numeric_limits<double>::infinity()};
   for (int i = 0; i < kExchanges; ++i) {
     const double asked = now();
     comm.send(0, kTag, Bytes(1));

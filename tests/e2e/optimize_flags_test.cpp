@@ -312,7 +312,7 @@ TEST_F(Flags, ObservedFactorsScalePredictionsAndTheSearch) {
   std::string observed =
       "schema: rpeg-observed/1\nunits: si\n"
       "iteration_time: {predicted: 1, measured: 2.5}\nobserved:\n";
-  for (const std::string& work : {"generate", "infer", "train", "transfer"}) {
+  for (const std::string work : {"generate", "infer", "train", "transfer"}) {
     observed += "  " + work + ": {g: {factor: 2.5, samples: 4}}\n";
   }
   write_file_atomic(directory_ / "observed.yaml", observed);

@@ -45,7 +45,7 @@ const std::vector<Case>& cases() {
       {"dp4_pp2", all("0-7", "dp4 pp2 m2")},
       {"dp2_tp4", all("0-7", "dp2 tp4")},
       {"dp2_pp4", all("0-7", "dp2 pp4 m4")},
-      {"dp3_uneven_batch", all("0-2", "dp3 m3")},
+      {"dp3_uneven_batch", all("0-2", "dp3 m2")},
       {"pp3_uneven_layers", all("0-2", "dp1 pp3 m5")},
       {"generate_tp2_train_dp2",
        all("0-1", "dp2"),

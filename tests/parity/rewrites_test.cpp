@@ -97,8 +97,8 @@ TEST(Cuts, ChangeNeitherTokensNorLosses) {
 }
 
 /// The first event of a vertex in an iteration.
-const TraceEvent& event_of(const Trace& trace, const std::string& vertex, std::int64_t iteration) {
-  for (const TraceEvent& event : trace.events) {
+TraceEvent event_of(const Trace& trace, const std::string& vertex, std::int64_t iteration) {
+  for (const TraceEvent& event : all_events(trace)) {
     if (event.vertex == vertex && event.iteration == iteration && event.kind != "send" &&
         event.kind != "receive") {
       return event;

@@ -30,7 +30,8 @@ WorkloadConfig inputs_of(const CopyJob& options) {
   inputs.workload.context_length = 4;
   inputs.workload.generation_length = options.generation_length;
   if (options.is_cut) {
-    inputs.workload.gen_quantiles = {{0.5, 2}, {1.0, static_cast<double>(options.generation_length)}};
+    inputs.workload.gen_quantiles = {{0.5, 2},
+                                     {1.0, static_cast<double>(options.generation_length)}};
     inputs.policy.allow_fusion = true;
   }
   inputs.policy.allow_ac_share = options.ac_share;

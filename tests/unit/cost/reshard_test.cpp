@@ -26,8 +26,8 @@ double enumerate_bytes(const VertexPlan& from, const VertexPlan& to, const Workl
   double elements = 0.0;
   for (std::size_t rank = 0; rank < targets.size(); ++rank) {
     const int stage = static_cast<int>(rank) / (to.parallelism.dp * to.parallelism.tp);
-    elements +=
-        stage_elements(config.model(ModelRole::kActor), Head::kLanguageModel, to.parallelism, stage);
+    elements += stage_elements(
+        config.model(ModelRole::kActor), Head::kLanguageModel, to.parallelism, stage);
     for (std::size_t held = 0; held < sources.size(); ++held) {
       if (sources[held] != targets[rank]) continue;
       elements -= common_elements(config.model(ModelRole::kActor),

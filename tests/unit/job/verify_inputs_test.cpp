@@ -55,7 +55,8 @@ class VerifyInputsTest : public testing::Test {
 
   void write_reward_model(const ModelSpec& spec, const std::string& without = "") {
     const fs::path directory = folder_ / "models/reward";
-    write_file_atomic(directory / "config.json", hf_config_text(spec, true));
+    write_file_atomic(directory / "config.json",
+                      hf_config_text(spec, {.scalar_head = true, .bf16 = false}));
     std::vector<std::vector<float>> values;
     std::vector<ModelTensor> tensors;
     for (ModelTensor& tensor : model_tensors(spec, true)) {
