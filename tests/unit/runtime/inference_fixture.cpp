@@ -41,7 +41,7 @@ void infer_rank(const Job& job, Comm& world, std::mutex& mutex, InferenceOutcome
     if (instruction.kind != InstructionKind::kInfer) {
       continue;
     }
-    IterationData& data = begin_iteration(*context, 0);
+    IterationData& data = recorded_iteration(*context, 0);
     data.sequences.clear();
     const bool leads = context->groups_of(instruction.vertex).is_leader();
     const Vertex& vertex = context->vertex(instruction.vertex);

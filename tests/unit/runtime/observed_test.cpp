@@ -101,7 +101,8 @@ TEST(Observed, HoldsLengthsAndTheVerifier) {
 }
 
 TEST(Observed, SaysNothingWithoutPredictions) {
-  const Job job = test::job_of(grpo_inputs(), two_node_plan());
+  Job job = test::job_of(grpo_inputs(), two_node_plan());
+  job.predicted = {};
   EXPECT_EQ(observed_text(job, synthetic_run(predicted_job(test::small_hardware())), {}), "");
 }
 

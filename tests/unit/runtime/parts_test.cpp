@@ -131,6 +131,7 @@ TEST(Metrics, ReportsSurviveTheJourneyAndAddUp) {
 
 TEST(Metrics, AveragesOverSequencesAndUpdates) {
   Job job;
+  job.inputs.policy.algorithm = Algorithm::kGrpo;
   job.config.train.minibatches = 2;
   job.config.train.epochs = 2;
   job.config.train.iterations = 10;

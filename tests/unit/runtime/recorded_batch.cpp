@@ -144,7 +144,7 @@ std::unique_ptr<RankContext> rank_context(const Job& job, Comm& world, const Run
   return context;
 }
 
-IterationData& begin_iteration(RankContext& context, std::int64_t iteration) {
+IterationData& recorded_iteration(RankContext& context, std::int64_t iteration) {
   IterationData& data = context.data[iteration];
   data.prompts.resize(static_cast<std::size_t>(kPrompts));
   std::iota(data.prompts.begin(), data.prompts.end(), std::int64_t{0});

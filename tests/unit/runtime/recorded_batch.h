@@ -41,7 +41,7 @@ std::vector<Prompt> recorded_prompts();
 std::unique_ptr<RankContext> rank_context(const Job& job, Comm& world, const RunOptions& options);
 
 /// An iteration of a rank that knows no sequence yet.
-IterationData& begin_iteration(RankContext& context, std::int64_t iteration);
+IterationData& recorded_iteration(RankContext& context, std::int64_t iteration);
 
 /// Runs every rank of the job as a thread. Rethrows what a rank threw, after expecting that all
 /// ranks threw the same.

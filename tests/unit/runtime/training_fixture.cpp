@@ -83,7 +83,7 @@ void record_kl_coef(Shared& shared, const RankContext& context) {
 
 void train_iteration(Shared& shared, RankContext& context, std::int64_t iteration) {
   const Job& job = shared.job;
-  IterationData& data = begin_iteration(context, iteration);
+  IterationData& data = recorded_iteration(context, iteration);
   for (const Instruction& instruction :
        job.ranks[static_cast<std::size_t>(context.world.rank())].program) {
     if (instruction.kind != InstructionKind::kTrain) {
