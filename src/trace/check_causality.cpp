@@ -137,6 +137,17 @@ void check_edge(CheckContext& context, const Edge& edge) {
   }
 }
 
+/// True where the ranks of a replica may pass each other because nothing is left to compute: what
+/// ends in a later stage of generation may have ended already, and in online DPO the reference
+/// scores no pair when all samples of every prompt have equal rewards.
+bool may_have_no_work(const Job& job, const Vertex& vertex) {
+  const bool later_stage = vertex.op == Op::kGenerate && vertex.stage > 1;
+  const bool scores_pairs = vertex.op == Op::kInferReference &&
+                            job.inputs.policy.algorithm == Algorithm::kDpo &&
+                            job.inputs.policy.dpo_mode == DpoMode::kOnline;
+  return later_stage || scores_pairs;
+}
+
 }  // namespace
 
 void check_causality(CheckContext& context) {
@@ -144,9 +155,8 @@ void check_causality(CheckContext& context) {
     const VertexId vertex{static_cast<std::int32_t>(v)};
     const Block& block = block_of(context.job, vertex);
     const bool trains = is_training(context.job.graph.vertices[v].op);
-    if (context.job.graph.vertices[v].op == Op::kGenerate &&
-        context.job.graph.vertices[v].stage > 1) {
-      continue;  // what ends in a later stage may have ended already: nobody computes
+    if (may_have_no_work(context.job, context.job.graph.vertices[v])) {
+      continue;
     }
     std::vector<std::vector<int>> groups;
     if (trains) {

@@ -75,7 +75,7 @@ TEST(RandomPlans, RunToTheirEndAsCompiled) {
     const RunSummary summary = run_on_threads(job);
     EXPECT_EQ(summary.iterations.size(), 3U);
     const auto violations = check_trace(job, load_trace(job.config.runtime.trace_dir));
-    EXPECT_TRUE(violations.empty());
+    EXPECT_TRUE(violations.empty()) << violations_text(violations);
     ++ran;
     if (HasFailure()) {
       return;
