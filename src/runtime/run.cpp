@@ -98,6 +98,10 @@ std::unique_ptr<RankContext> load_context(const Job& job,
   std::vector<std::int32_t> stop_tokens = load_stop_tokens(actor->path);
   std::vector<PreferencePair> pairs;
   if (trains_on_preferences(job.inputs.policy)) {
+    if (!options.replay.empty()) {
+      throw Error(ErrorKind::kUsage,
+                  "--replay: offline DPO trains on given responses and generates none; remove it");
+    }
     pairs = load_preferences(job.config.data.train, tokenizer, stop_tokens);
   }
   std::vector<Prompt> prompts =

@@ -304,6 +304,10 @@ TEST(Preferences, FirstLossIsLogTwo) {
   EXPECT_NEAR(summary.iterations[0].policy_loss, std::log(2.0), 1e-4);
   EXPECT_GT(summary.iterations[3].dpo_margin, summary.iterations[0].dpo_margin);
   EXPECT_EQ(summary.iterations[0].dpo_pairs, 8.0);
+  EXPECT_TRUE(std::isnan(summary.iterations[0].reward_std));
+  RunOptions replaying;
+  replaying.replay = directory / "rollouts.jsonl";
+  EXPECT_THROW(run_on_threads(job, replaying), Error);
 }
 
 }  // namespace
