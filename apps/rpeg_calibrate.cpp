@@ -52,6 +52,9 @@ std::optional<Request> parse_request(int argc, const char* const* argv) {
       ->check(CLI::IsMember({"fp32"}));
   app.add_flag("--debug", request.debug, "Log every measured point");
   app.footer(
+      "Examples:\n"
+      "  mpirun -np 2 rpeg-calibrate --quick --config workload.yaml --output hw.yaml\n"
+      "  srun --mpi=pmix rpeg-calibrate --output hw.yaml\n"
       "To fit published measurements of GPU kernels instead of measuring this machine:\n"
       "  rpeg-calibrate --fit-profile DIR --help\n"
       "To fold what a run observed into the hw.yaml of its plan:\n"

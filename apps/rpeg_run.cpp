@@ -37,8 +37,11 @@ constexpr const char* kExamples = R"(Examples:
   rpeg-run --config run/run.yaml                   a job of one rank
   mpirun -np 2 rpeg-run --config run/run.yaml --eval-only
   mpirun -np 2 rpeg-run --config run/run.yaml --replay rollouts.jsonl --iterations 5
+  mpirun -np 2 rpeg-run --config run/run.yaml --allow-commands
   rpeg-run --config run/run.yaml --check-trace run/trace --export-trace trace.json
-SIGINT, SIGTERM or SIGUSR1 finish the iteration, save the models and exit with 75.)";
+Exit codes: 0 success, 2 usage or input, 4 the run failed, 5 the trace contradicts the job,
+70 internal error, 75 stopped by a signal.
+SIGINT, SIGTERM or SIGUSR1 finish what is under way, save the models and exit with 75.)";
 
 // A signal handler can reach nothing but a global.
 std::atomic<bool> stop_requested{false};
@@ -79,6 +82,9 @@ int run(const Flags& flags, rpeg::Comm& world, bool* started) {
       rpeg::check_inputs(job);
     }
   });
+  if (!flags.replay.empty()) {
+    job.config.runtime.rollouts.clear();  // a replay writes none, so the report names none
+  }
   const std::int64_t planned = job.config.train.iterations;
   const std::int64_t iterations =
       flags.iterations > 0 ? std::min(flags.iterations, planned) : planned;

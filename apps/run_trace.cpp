@@ -85,6 +85,12 @@ void look_at_trace(int argc, const char* const* argv) {
   const bool checks = check->count() > 0;
   if (!checks) {
     directory = job.config.runtime.trace_dir.string();
+    if (directory.empty()) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("{} has no runtime.trace.dir: set it in job.yaml, compile and run "
+                              "again, or name a trace with --check-trace DIR",
+                              config));
+    }
   }
   const Trace trace = load_trace(directory);
   if (!output.empty()) {

@@ -169,6 +169,15 @@ class MpiComm : public MessageComm {
 MpiSession::MpiSession() {
   int provided = 0;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+  if (provided < MPI_THREAD_SERIALIZED) {
+    throw Error(
+        ErrorKind::kRuntime,
+        fmt::format("this MPI library offers thread level {}, and messages that move while a "
+                    "rank computes need MPI_THREAD_SERIALIZED ({}): use one that was built "
+                    "with thread support",
+                    provided,
+                    static_cast<int>(MPI_THREAD_SERIALIZED)));
+  }
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
 

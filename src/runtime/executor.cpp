@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "rpeg/base/error.h"
 #include "rpeg/job/tasks.h"
@@ -324,9 +325,14 @@ void drain_weights(RankContext& context, std::int64_t iterations, TraceWriter* t
 }
 
 double wait_limit_s(const Job& job, double longest_iteration_s, std::int64_t lead) {
-  return static_cast<double>(lead) * std::max({kLeastTimeout_s,
-                                               kPredictedTimes * job.predicted.iteration_time_s,
-                                               kMeasuredTimes * longest_iteration_s});
+  const VerifierSpec& verifier = job.config.verifier;
+  const auto stages = static_cast<double>(std::popcount(job.plan.structure.cuts) + 1);
+  const double commands_s =
+      verifier.kind == VerifierKind::kCommand ? stages * verifier.timeout_s : 0.0;
+  return static_cast<double>(lead) *
+         (commands_s + std::max({kLeastTimeout_s,
+                                 kPredictedTimes * job.predicted.iteration_time_s,
+                                 kMeasuredTimes * longest_iteration_s}));
 }
 
 }  // namespace rpeg

@@ -22,8 +22,8 @@ std::int64_t run_program(RankContext& context,
 /// n … n + delta − 1, which do not run), so that every copy has the version of the last update.
 void drain_weights(RankContext& context, std::int64_t iterations, TraceWriter* trace);
 
-/// Time limit of a wait when the longest iteration so far took `longest_iteration_s` and ranks may
-/// run `lead` iterations ahead.
+/// Time limit (s) of a wait; the longest iteration so far took `longest_iteration_s`, ranks may run
+/// `lead` iterations ahead, and a reward command may take its own `timeout` for every batch.
 double wait_limit_s(const Job& job, double longest_iteration_s, std::int64_t lead);
 
 /// What the plan has no prediction for, evaluating and saving, may take so many times longer.

@@ -13,10 +13,10 @@
 namespace rpeg {
 namespace {
 
-/// Runs the model; it knows what is wrong (logits that are not finite), not which vertex it runs
-/// for.
+/// Runs the model or the verifier: they know what is wrong (logits that are not finite, a command
+/// that crashed), not which vertex they run for.
 template <typename Body>
-auto run_model(const RankContext& context,
+auto run_named(const RankContext& context,
                const Instruction& instruction,
                std::int64_t iteration,
                const Body& body) {
@@ -125,7 +125,7 @@ void start_generation(RankContext& context,
   const HeldModel& actor = model_for(context.job, context.models, instruction.vertex, iteration);
   const SessionOptions options{
       .micro_batches = plan_of(context.job, instruction.vertex).micro_batches, .max_live = 0};
-  run_model(context, instruction, iteration, [&] {
+  run_named(context, instruction, iteration, [&] {
     state.session.emplace(
         actor.model(), std::move(requests), sampling_options(context, iteration), options);
   });
@@ -139,7 +139,7 @@ std::vector<RolloutRecord> sample_rollouts(RankContext& context,
                                            std::vector<std::int64_t>& sequences) {
   // The weights must still be those that the session began with.
   model_for(context.job, context.models, instruction.vertex, iteration);
-  std::vector<FinishedSequence> finished = run_model(
+  std::vector<FinishedSequence> finished = run_named(
       context, instruction, iteration, [&] { return state.session->advance(state.ended); });
   std::vector<RolloutRecord> records;
   for (FinishedSequence& one : finished) {
@@ -275,7 +275,9 @@ Generated generate_sequences(RankContext& context,
   check(std::ssize(sequences) == count, "a stage of generation ended with another count");
   if (is_leader) {
     if (state.session.has_value()) {
-      result.verifier_s = score(context, context.data.at(iteration), sequences, records);
+      result.verifier_s = run_named(context, instruction, iteration, [&] {
+        return score(context, context.data.at(iteration), sequences, records);
+      });
     }
     store_rollouts(context, instruction, iteration, sequences, records);
     result.sequences = std::move(sequences);

@@ -68,8 +68,8 @@ IterationMetrics metrics_of(const Job& job, std::int64_t iteration, const Report
   metrics.iteration = iteration;
   metrics.reward_mean = mean(total[Sum::kReward], sequences);
   const double second_moment = mean(total[Sum::kRewardSquared], sequences);
-  metrics.reward_std =
-      std::sqrt(std::max(0.0, second_moment - metrics.reward_mean * metrics.reward_mean));
+  const double variance = second_moment - metrics.reward_mean * metrics.reward_mean;
+  metrics.reward_std = std::sqrt(variance < 0.0 ? 0.0 : variance);  // NaN without rewards
   metrics.response_tokens_mean = mean(total[Sum::kResponseTokens], sequences);
   metrics.stopped_share = mean(total[Sum::kStopped], sequences);
   metrics.policy_loss = total[Sum::kPolicyLoss] / updates;

@@ -98,6 +98,10 @@ std::unique_ptr<RankContext> load_context(const Job& job,
   std::vector<std::int32_t> stop_tokens = load_stop_tokens(actor->path);
   std::vector<PreferencePair> pairs;
   if (trains_on_preferences(job.inputs.policy)) {
+    if (!options.replay.empty()) {
+      throw Error(ErrorKind::kUsage,
+                  "--replay: offline DPO trains on given responses and generates none; remove it");
+    }
     pairs = load_preferences(job.config.data.train, tokenizer, stop_tokens);
   }
   std::vector<Prompt> prompts =
@@ -150,8 +154,9 @@ double evaluated_reward(const Report& total) {
 void publish(Run& run, std::int64_t iteration, Report total) {
   const IterationMetrics metrics = metrics_of(run.context.job, iteration, total);
   run.metrics.append(metrics_line(metrics) + "\n");
-  run.rollouts.append(total.rollouts);
-  total.rollouts.clear();
+  // Moved out: reports are kept, and a cleared string would keep its memory.
+  const std::string lines = std::move(total.rollouts);
+  run.rollouts.append(lines);
   run.reports.push_back(std::move(total));
   run.summary.iterations.push_back(metrics);
   if (metrics.mismatch_max > kMismatchAlarm && !run.warned_of_mismatch) {
@@ -194,10 +199,6 @@ void run_iterations(Run& run) {
   drain_weights(context, iterations, run.trace.get());
   control.drain();
   context.world.flush();
-  // A stop is to be quick: it leaves the evaluation out.
-  if (!run.summary.stopped && !context.eval_prompts.empty()) {
-    run.summary.final_eval_reward = evaluate_now(run);
-  }
 }
 
 void finish(Run& run) {
@@ -209,6 +210,11 @@ void finish(Run& run) {
       run.trace->close(clock);
     }
   });
+  // After saving, so that a reward command that fails now costs a number and not the models. A stop
+  // is to be quick: it leaves the evaluation out.
+  if (!run.summary.stopped && !run.context.eval_prompts.empty()) {
+    run.summary.final_eval_reward = evaluate_now(run);
+  }
   run_together(run.control, [&] {
     if (run.context.world.rank() == 0) {
       summarise_run(run.context.job, run.reports, run.summary);

@@ -33,6 +33,15 @@ void append_clock(std::string* out, const ClockSample& clock) {
          clock.error_s);
 }
 
+void check_written(const std::ofstream& out, const std::filesystem::path& path) {
+  if (!out) {
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("cannot write trace file {}: is the disk full? Free some space, or "
+                            "remove runtime.trace from job.yaml to run without a trace",
+                            path.string()));
+  }
+}
+
 }  // namespace
 
 std::uint64_t trace_checksum(std::uint64_t before, std::string_view line) {
@@ -123,10 +132,7 @@ void TraceWriter::close(const ClockSample& end) {
   finish_line();
   write_buffer();
   out_.close();
-  if (!out_) {
-    throw Error(ErrorKind::kRuntime,
-                fmt::format("cannot write trace file {}: is the disk full?", path_.string()));
-  }
+  check_written(out_, path_);
 }
 
 /// Adds the checksum of the line that began at `line_begin_`.
@@ -146,6 +152,7 @@ void TraceWriter::write_buffer() {
   out_.flush();
   buffer_.clear();
   line_begin_ = 0;
+  check_written(out_, path_);
 }
 
 void save_trace(const Trace& trace, const std::filesystem::path& directory) {

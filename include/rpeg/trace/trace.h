@@ -65,8 +65,8 @@ struct TraceStart {
 };
 
 /// Appends to `<dir>/rank_<r>.jsonl`, buffered. Every line carries its number and a checksum over
-/// itself and the line before it. Costs about two microseconds an event
-/// (tests/bench/trace_bench.cpp). Not for several threads at once.
+/// itself and the line before it; two microseconds an event (tests/bench/trace_bench.cpp). Not for
+/// several threads at once. Throws kRuntime as soon as the file takes no more (a full disk).
 class TraceWriter {
  public:
   /// Throws kUsage when the file cannot be created.
@@ -74,7 +74,7 @@ class TraceWriter {
   void add(const TraceEvent& event);
   void add(const TracedRollouts& rollout);
   /// Writes the end record, without which a trace does not count as complete, with the clock's
-  /// offset at the end of the run. Throws kRuntime for a full disk. Nothing may be added after it.
+  /// offset at the end of the run. Nothing may be added after it.
   void close(const ClockSample& end);
   /// Bytes that reached the file or the buffer so far.
   std::int64_t bytes() const { return bytes_; }

@@ -9,6 +9,7 @@
 #include "rpeg/base/error.h"
 #include "rpeg/base/file.h"
 #include "rpeg/trace/check_trace.h"
+#include "runtime/executor.h"
 #include "runtime/replay.h"
 #include "support/copy_job.h"
 
@@ -235,6 +236,52 @@ TEST(Commands, RunOnlyWhenAllowed) {
   EXPECT_EQ(run_on_threads(job, allowed).iterations[0].reward_mean, 0.5);
 }
 
+TEST(Commands, SayWhereTheyFailed) {
+  CopyJob options;
+  Job job = compiled(options, fresh_directory("command_fault"));
+  job.config.verifier = {};
+  job.config.verifier.kind = VerifierKind::kCommand;
+  job.config.verifier.command = {"/bin/sh", "-c", "while read -r line; do echo banana; done"};
+  RunOptions allowed;
+  allowed.allow_commands = true;
+  try {
+    run_on_threads(job, allowed);
+    FAIL() << "nonsense was taken for a reward";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
+    EXPECT_THAT(error.what(), testing::HasSubstr("g_pi, iteration 0: reward command"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("banana"));
+  }
+}
+
+TEST(Commands, FailureInTheLastEvaluationLeavesTheModels) {
+  CopyJob options;
+  const fs::path directory = fresh_directory("command_at_the_end");
+  Job job = compiled(options, directory);
+  job.config.verifier = {};
+  job.config.verifier.kind = VerifierKind::kCommand;
+  job.config.verifier.command = {
+      // a prompt that only data.eval has
+      "/bin/sh",
+      "-c",
+      "while read -r line; do case $line in *696=*) exit 3;; *) echo 0.5;; esac; done"};
+  RunOptions allowed;
+  allowed.allow_commands = true;
+  EXPECT_THROW(run_on_threads(job, allowed), Error);
+  EXPECT_FALSE(saved(directory, "actor").empty());
+}
+
+TEST(Commands, OtherRanksWaitAsLongAsACommandMayTake) {
+  CopyJob options;
+  Job job = compiled(options, fresh_directory("command_wait"));
+  const double without_s = wait_limit_s(job, 0.0, 2);
+  job.config.verifier.kind = VerifierKind::kCommand;
+  job.config.verifier.timeout_s = 300.0;
+  EXPECT_EQ(wait_limit_s(job, 0.0, 2), without_s + 2 * 300.0);
+  job.plan.structure.cuts = 0b101;  // three batches an iteration
+  EXPECT_EQ(wait_limit_s(job, 0.0, 2), without_s + 2 * 3 * 300.0);
+}
+
 TEST(Preferences, FirstLossIsLogTwo) {
   const fs::path directory = fresh_directory("dpo");
   std::string lines;
@@ -257,6 +304,10 @@ TEST(Preferences, FirstLossIsLogTwo) {
   EXPECT_NEAR(summary.iterations[0].policy_loss, std::log(2.0), 1e-4);
   EXPECT_GT(summary.iterations[3].dpo_margin, summary.iterations[0].dpo_margin);
   EXPECT_EQ(summary.iterations[0].dpo_pairs, 8.0);
+  EXPECT_TRUE(std::isnan(summary.iterations[0].reward_std));
+  RunOptions replaying;
+  replaying.replay = directory / "rollouts.jsonl";
+  EXPECT_THROW(run_on_threads(job, replaying), Error);
 }
 
 }  // namespace
