@@ -37,6 +37,11 @@ WorkloadConfig inputs_of(const CopyJob& options) {
   inputs.policy.allow_ac_share = options.ac_share;
   inputs.policy.algorithm = options.algorithm;
   inputs.policy.reward = RewardSource::kVerifier;
+  if (!options.reward_model.empty()) {
+    inputs.policy.reward = RewardSource::kModel;
+    inputs.models[static_cast<std::size_t>(ModelRole::kReward)] =
+        load_hf_config(options.reward_model);
+  }
   inputs.policy.epochs = options.epochs;
   inputs.policy.minibatches = options.minibatches;
   inputs.policy.recompute_logprobs = options.recompute_logprobs;
@@ -101,6 +106,12 @@ JobConfig config_of(const CopyJob& options) {
   config.verifier.kind = VerifierKind::kCopy;
   if (!options.preferences.empty()) {
     config.data.train.path = options.preferences;
+    config.data.eval = "";
+    config.verifier.kind = VerifierKind::kNone;
+  }
+  if (!options.reward_model.empty()) {
+    config.models[static_cast<std::size_t>(ModelRole::kReward)] =
+        ModelSource{.path = options.reward_model, .random_init = false, .seed = 0, .init_from = {}};
     config.data.eval = "";
     config.verifier.kind = VerifierKind::kNone;
   }

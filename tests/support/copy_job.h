@@ -32,7 +32,8 @@ struct CopyJob {
   std::map<std::string, std::int64_t> shifts;  ///< a schedule in graph order with these shifts
   bool is_cut = false;                         ///< generation cut where half of the responses end
   bool ac_share = false;
-  std::filesystem::path preferences;  ///< of offline DPO, with fields prompt, chosen, rejected
+  std::filesystem::path reward_model;  ///< scores the responses instead of the copy verifier
+  std::filesystem::path preferences;   ///< of offline DPO, with fields prompt, chosen, rejected
   Publish publish = Publish::kAuto;
   std::int64_t generation_length = 3;
   std::uint64_t seed = 1;  ///< of the plan: sampling and data order
