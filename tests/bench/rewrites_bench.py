@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """What fusion, staleness, sharing and tracing change, on real processes.
 
-    tests/bench/rewrites_bench.py --bin build/dev/bin --out DIR --rounds 5
+    tests/bench/rewrites_bench.py --bin build/dev/bin --out DIR --rounds 9
 
 Every round runs each job of rpeg_bench_rewrites_jobs once, in turn forwards and backwards, so that whatever else
-the machine does meets all of them. A run's time is the mean over its iterations after the first; a
-ratio compares two runs of one round. The median over the rounds is printed with the least and the
-greatest, and the ratio of the fastest runs.
+the machine does meets all of them. A run's time is the mean over its iterations after the first. Two ratios are
+printed: the median (least, greatest) over rounds of two runs of one round; and that of the undisturbed times, in
+which every iteration counts with its fastest run.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import time
 
 MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -27,12 +28,10 @@ MPI = {
 }
 # (what, with the rewrite, without it)
 COMPARISONS = [
-    ("fusion, cut at 1/2", "split_cut1", "split"),
-    ("fusion, cuts at 1/2 and 3/4", "split_cut12", "split"),
+    ("fusion, cuts at 1/2 and 3/4", "split_cuts", "split"),
     ("staleness 1 against 0", "split_tau1", "split"),
     ("shared trunk against two", "shared_trunk", "two_trunks"),
-    ("traced against untraced", "split", "split_untraced"),
-    ("traced against untraced, small job", "small", "small_untraced"),
+    ("traced against untraced", "small", "small_untraced"),
 ]
 
 
@@ -41,7 +40,7 @@ def lines(path):
 
 
 def run(job, binaries):
-    """Runs a job to its end; returns seconds per iteration and the peak resident bytes (one rank only)."""
+    """Runs a job to its end; returns its times and, of one rank alone, the peak resident bytes."""
     ranks = 2 if job.name.startswith("split") else 1
     launcher = ["mpirun", "-np", "2"] if ranks == 2 else []
     command = [*launcher, str(binaries / "rpeg-run"), "--config", str(job / "run.yaml")]
@@ -51,7 +50,8 @@ def run(job, binaries):
     if status != 0:
         sys.exit(f"{' '.join(command)} failed:\n{(job / 'log').read_text()}")
     times = [line["iteration_s"] for line in lines(job / "metrics/metrics.jsonl")]
-    return {"s": statistics.mean(times[1:]), "rss": usage.ru_maxrss * 1024, "load": os.getloadavg()[0]}
+    return {"times": times[1:], "s": statistics.mean(times[1:]), "tasks": tasks(job), "rss": usage.ru_maxrss * 1024, "load": os.getloadavg()[0],
+            "overlap": overlap(job) if job.name == "split_cuts" else None}
 
 
 def events(job, rank):
@@ -77,17 +77,22 @@ def overlap(job):
 
 
 def tasks(job):
-    """Median seconds of each computation after the first iteration."""
+    """Seconds of each computation by iteration after the first."""
     found = {}
-    for rank in (0, 1) if job.name.startswith("split") else (0,):
-        for e in events(job, rank):
-            if e["iteration"] > 0 and e["kind"] in ("generate", "infer", "train"):
+    for path in job.glob("trace/rank_*.jsonl"):
+        for e in lines(path):
+            if e["record"] == "event" and e["iteration"] > 0 and e["kind"] in ("generate", "infer", "train"):
                 found.setdefault(e["vertex"], []).append(e["end_s"] - e["start_s"])
-    return "  ".join(f"{name} {1e3 * statistics.median(s):.0f} ms" for name, s in sorted(found.items()))
+    return found
+
+
+def undisturbed(columns):
+    """Mean over iterations of the least of the runs."""
+    return statistics.mean(map(min, zip(*columns)))
 
 
 def tokens(job):
-    return sorted((r["iteration"], r["sequence"], r["tokens"]) for r in lines(job / "rollouts.jsonl"))
+    return sorted((r["iteration"], r["prompt"], r["sample"], r["tokens"]) for r in lines(job / "rollouts.jsonl"))
 
 
 def differing_losses(a, b):
@@ -98,23 +103,22 @@ def differing_losses(a, b):
 def report(results, out):
     for what, changed, base in COMPARISONS:
         ratios = [a["s"] / b["s"] for a, b in zip(results[changed], results[base])]
-        median = [statistics.median(r["s"] for r in results[name]) for name in (changed, base)]
-        fastest = min(r["s"] for r in results[changed]) / min(r["s"] for r in results[base])
-        print(f"{what}: ratio {statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f}), of the fastest "
-              f"{fastest:.3f}; {median[0]:.4f} s against {median[1]:.4f} s, {len(ratios)} rounds")
-    for name in ("split_cut1", "split_cut12"):
-        same = sum(a == b for a, b in zip(tokens(out / name), tokens(out / "split")))
-        print(f"{name}: {overlap(out / name):.1%} of the inference of early chunks during generation; {same} of "
-              f"{len(tokens(out / 'split'))} responses equal; losses differ by at most "
-              f"{differing_losses(out / name, out / 'split'):.1e}")
+        best = [undisturbed([r["times"] for r in results[name]]) for name in (changed, base)]
+        print(f"{what}: {len(ratios)} rounds, ratio {statistics.median(ratios):.3f} ({min(ratios):.3f}, {max(ratios):.3f}); "
+              f"undisturbed {best[0] / best[1]:.3f} = {1e3 * best[0]:.2f} ms / {1e3 * best[1]:.2f} ms")
+    cuts, whole = out / "split_cuts", out / "split"
+    same = sum(a == b for a, b in zip(tokens(cuts), tokens(whole)))
+    shares = [r["overlap"] for r in results["split_cuts"]]
+    print(f"inference of early chunks during generation: {statistics.median(shares):.1%} ({min(shares):.1%}, {max(shares):.1%}); "
+          f"{same} of {len(tokens(whole))} responses equal; losses differ by {differing_losses(cuts, whole):.1e} at most")
     for name in ("two_trunks", "shared_trunk"):
         print(f"{name}: peak resident {statistics.median(r['rss'] for r in results[name]) / 1e6:.1f} MB")
-    for name in ("split", "small"):
-        count = {rank: len(events(out / name, rank)) for rank in ((0, 1) if name == "split" else (0,))}
-        iterations = len(lines(out / name / "metrics/metrics.jsonl"))
-        print(f"{name}: events per iteration of the busiest rank {max(count.values()) / iterations:.1f}")
-    for name in ("split", "split_cut1", "split_cut12", "split_tau1", "two_trunks", "shared_trunk"):
-        print(f"{name}: {tasks(out / name)}")
+    count = len(events(out / "small", 0)) / len(lines(out / "small/metrics/metrics.jsonl"))
+    print(f"small: {count:.2f} events an iteration")
+    for name in ("split", "split_cuts", "split_tau1", "two_trunks", "shared_trunk"):
+        runs = [r["tasks"] for r in results[name]]
+        times = {task: undisturbed([r[task] for r in runs]) for task in sorted(runs[0])}
+        print(f"{name}: " + "  ".join(f"{task} {1e3 * s:.0f} ms" for task, s in times.items()))
     loads = [r["load"] for runs in results.values() for r in runs]
     print(f"load average {min(loads):.1f}-{max(loads):.1f}")
 
@@ -123,7 +127,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="build/<preset>/bin")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="directory for the jobs")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--minutes", type=float, default=60.0, help="no round begins after this")
     parser.add_argument("--iterations", type=int, default=5)
     arguments = parser.parse_args()
     memory = subprocess.run([arguments.bin / "rpeg_bench_rewrites_jobs", "--out", arguments.out,
@@ -132,7 +137,10 @@ def main():
     print(memory, end="")
     names = sorted({name for _, *pair in COMPARISONS for name in pair})
     results = {name: [] for name in names}
+    start = time.monotonic()
     for number in range(arguments.rounds):
+        if time.monotonic() - start > 60.0 * arguments.minutes:
+            break
         for name in names if number % 2 == 0 else reversed(names):
             results[name].append(run(arguments.out / name, arguments.bin))
             print(f"round {number} {name} {results[name][-1]['s']:.4f} s", file=sys.stderr, flush=True)

@@ -38,16 +38,14 @@ struct Case {
 std::vector<Case> all_cases() {
   std::vector<Case> cases = {
       {.name = "split", .is_split = true},
-      {.name = "split_cut1", .is_split = true, .structure = {.cuts = 1}},
-      {.name = "split_cut12", .is_split = true, .structure = {.cuts = 3}},
+      {.name = "split_cuts", .is_split = true, .structure = {.cuts = 3}},
       {.name = "split_tau1", .is_split = true},
-      {.name = "split_untraced", .is_split = true, .has_trace = false},
       {.name = "two_trunks"},
       {.name = "shared_trunk", .structure = {.ac_share = true}},
       {.name = "small", .algorithm = Algorithm::kGrpo},
       {.name = "small_untraced", .algorithm = Algorithm::kGrpo, .has_trace = false},
   };
-  cases[3].structure.tau_actor = cases[3].structure.tau_critic = 1;
+  cases[2].structure.tau_actor = cases[2].structure.tau_critic = 1;
   return cases;
 }
 
