@@ -34,8 +34,7 @@ struct Request {
 std::optional<Request> parse_request(int argc, const char* const* argv) {
   CLI::App app{
       "Measures compute, memory and links of the ranks that mpirun starts and fits the "
-      "hardware parameters that rpeg-optimize plans with.\n"
-      "Example: mpirun -np 2 rpeg-calibrate --config workload.yaml --output hw.yaml",
+      "hardware parameters that rpeg-optimize plans with.",
       "rpeg-calibrate"};
   Request request;
   app.add_option("--output", request.output, "The hw.yaml to write")->required();

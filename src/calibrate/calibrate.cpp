@@ -5,7 +5,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -18,6 +17,7 @@
 #include "rpeg/base/error.h"
 #include "rpeg/base/units.h"
 #include "rpeg/comm/mpi.h"
+#include "rpeg/kernels/linear.h"
 
 namespace rpeg {
 namespace {
@@ -290,12 +290,9 @@ void describe_machine(Calibration& run, int ranks_per_node) {
                     {"backend", "cpu"},
                     {"dtype", "fp32"},
                     {"count_per_node", std::to_string(ranks_per_node)}};
-  profile.software = {
-      {"mpi", MpiSession::library_version()},
-      {"compiler", __VERSION__},
-      {"matrix_products",
-       fmt::format(
-           "Eigen {}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)}};
+  profile.software = {{"mpi", MpiSession::library_version()},
+                      {"compiler", __VERSION__},
+                      {"matrix_products", cpu::matrix_libraries()}};
 }
 
 }  // namespace

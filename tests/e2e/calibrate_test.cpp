@@ -69,7 +69,7 @@ TEST_F(Calibrate, WritesAPlausibleProfileOfTwoRanks) {
   EXPECT_EQ(profile.device.at("count_per_node"), "2");
   EXPECT_EQ(profile.device.at("backend"), "cpu");
   const std::string text = read_file(path("new/folder/hw.yaml"));
-  EXPECT_THAT(text, HasSubstr("sha256: \"" + sha256(read_file(config))));
+  EXPECT_THAT(text, HasSubstr(sha256(read_file(config))));
 }
 
 TEST_F(Calibrate, MarksAllLinksOfOneRankAsEstimated) {
@@ -122,7 +122,7 @@ TEST_F(Calibrate, RefusesWhatItCannotMeasure) {
 TEST_F(Calibrate, AnswersHelp) {
   const CommandResult outcome = calibrate(2, "--help");
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_EQ(count_of(outcome.output, "--quick"), 1U) << outcome.output;
+  EXPECT_EQ(count_of(outcome.output, "Usage:"), 1U) << outcome.output;
 }
 
 }  // namespace

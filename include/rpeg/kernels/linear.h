@@ -9,6 +9,7 @@
 /// feed-forward width, V vocabulary.
 
 #include <cstdint>
+#include <string>
 
 namespace rpeg::cpu {
 
@@ -21,6 +22,9 @@ struct LinearShape {
 
 // Float products go to oneDNN where the build has it and they are large enough; the rest, and
 // double, to Eigen.
+
+/// The libraries that multiply, with versions: "oneDNN 2.6.3 and Eigen 3.4.0".
+std::string matrix_libraries();
 
 /// y (rows, out) = x (rows, in) . w (out, in)^T.
 template <typename T>

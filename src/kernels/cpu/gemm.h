@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace rpeg::cpu {
 
@@ -19,5 +20,8 @@ struct Gemm {
 /// does nothing, where Eigen is the faster or the build has no such library. CMake chooses
 /// gemm_onednn.cpp or no_onednn.cpp.
 bool library_gemm(const Gemm& gemm, const float* a, const float* b, float* c);
+
+/// "oneDNN 2.6.3", or "" where the build has no library.
+std::string library_name();
 
 }  // namespace rpeg::cpu

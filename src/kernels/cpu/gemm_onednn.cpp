@@ -54,4 +54,8 @@ bool library_gemm(const Gemm& gemm, const float* a, const float* b, float* c) {
   return true;
 }
 
+std::string library_name() {
+  return fmt::format("oneDNN {}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
+}
+
 }  // namespace rpeg::cpu

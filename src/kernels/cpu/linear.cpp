@@ -1,5 +1,7 @@
 #include "rpeg/kernels/linear.h"
 
+#include <fmt/format.h>
+
 #include <type_traits>
 
 #include "kernels/cpu/eigen.h"
@@ -64,6 +66,12 @@ void linear_backward_weight(const LinearShape& shape, const T* dy, const T* x, T
 }
 
 template void linear_forward(const LinearShape&, const float*, const float*, float*);
+std::string matrix_libraries() {
+  const std::string eigen =
+      fmt::format("Eigen {}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION);
+  return library_name().empty() ? eigen : library_name() + " and " + eigen;
+}
+
 template void linear_forward(const LinearShape&, const double*, const double*, double*);
 template void linear_forward_add(const LinearShape&, const float*, const float*, float*);
 template void linear_forward_add(const LinearShape&, const double*, const double*, double*);

@@ -6,4 +6,6 @@ bool library_gemm(const Gemm& /*gemm*/, const float* /*a*/, const float* /*b*/, 
   return false;
 }
 
+std::string library_name() { return ""; }
+
 }  // namespace rpeg::cpu
